@@ -1,0 +1,73 @@
+# `make` lists what there is. Go is all that is needed.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules --warn-undefined-variables
+.DELETE_ON_ERROR:
+
+export GOTOOLCHAIN := local
+CI      ?=
+VERSION ?=
+
+STATICCHECK := go tool -modfile=tools/go.mod staticcheck
+# Allocations are counted without the race detector, which allocates itself.
+NO_RACE     := ./actors/...
+FUZZ_TIME   ?= 60s
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+.PHONY: build
+build: ## build bin/coordinator
+	go build -trimpath -ldflags "-X main.released=$(VERSION)" -o bin/coordinator ./cmd/coordinator
+
+.PHONY: run
+run: build ## start the demo: a coordinator and a simulated cluster on loopback
+	@exec bin/coordinator demo
+
+.PHONY: test
+test: needs lint ## everything: gofmt, vet, staticcheck, all tests under the race detector, then those that must run without
+	@if command -v gcc >/dev/null || command -v clang >/dev/null; then \
+	  go test -race -timeout 20m ./...; \
+	else \
+	  echo "!!! LEFT OUT: the race detector. It needs a C compiler (Debian: apt-get install gcc libc6-dev)."; \
+	  go test -timeout 20m ./...; \
+	fi
+	go test -count=1 -run 'Allocations' $(NO_RACE)
+
+.PHONY: quick
+quick: ## vet and all tests but the long ones, without the race detector: under 3 minutes
+	go vet ./...
+	go test -short ./...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
+	go vet ./...
+	$(STATICCHECK) ./...
+
+# System packages are installed in CI and nowhere else; elsewhere `make test`
+# says what is missing and leaves out what needs it.
+.PHONY: needs
+needs:
+	@if [ "$(CI)" = true ] && ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then \
+	  apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev; \
+	fi
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ_TIME (default 60s)
+	@for pkg in $$(go list ./...); do \
+	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) $$pkg; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: ## benchmarks beside the code
+	go test -run '^$$' -bench . -benchmem ./actors/... ./transport/...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,314 @@
+// Package actors runs requests through a pipeline of phases: a supervisor actor
+// for each request, and for each kind of work a bounded pool of worker actors.
+//
+// It gives what an operator counts on: work is bounded at submission and
+// refused at once beyond that; one request's failure, panic or slow client
+// touches no other; a client that leaves takes everything of its request with
+// it; and when the engine is closed nothing is left.
+//
+// It runs any phase and knows none by name. Of protoactor-go it uses spawning,
+// sending, stopping and supervision, and nothing else; no actor appears in its
+// interface.
+package actors
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Settings are the bounds of an engine.
+type Settings struct {
+	// QueueTimeout is how long a task or a request may wait for a place.
+	QueueTimeout time.Duration
+	// MaxInflight is how many requests may be in flight; 0 is no limit.
+	MaxInflight int
+	// Pools are the pools by name. Tasks name the pool that they run in.
+	Pools map[string]PoolSettings
+}
+
+// Engine drives requests. All its methods may be called by any goroutine.
+type Engine struct {
+	system  *actor.ActorSystem
+	root    *actor.RootContext
+	pools   *pools
+	metrics *Metrics
+	log     *slog.Logger
+	line    atomic.Pointer[pipeline]
+
+	maxInflight atomic.Int64
+
+	mu       sync.Mutex
+	closing  bool
+	live     map[*supervisor]struct{}
+	detached int
+	changed  chan struct{} // closed and replaced whenever a request or detached task ends
+
+	// detachedCtx is the context of tasks that outlive their request.
+	detachedCtx    context.Context
+	cancelDetached context.CancelFunc
+
+	closeOnce sync.Once
+}
+
+// ErrShuttingDown refuses requests that come, and ends those that are left,
+// when the engine is closed.
+var ErrShuttingDown = func() *wire.Fault {
+	f := wire.Faultf(wire.ShuttingDown, "the coordinator is shutting down")
+	f.RetryAfter = "1"
+	return f
+}()
+
+// NewEngine starts the pools. A nil logger logs nothing, nil metrics go
+// nowhere. The engine must be closed.
+func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *Engine {
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if m == nil {
+		m = NewMetrics(nil)
+	}
+	system := newSystem(log)
+	e := &Engine{system: system, root: system.Root, metrics: m, log: log,
+		live: make(map[*supervisor]struct{}), changed: make(chan struct{})}
+	e.maxInflight.Store(int64(s.MaxInflight))
+	e.detachedCtx, e.cancelDetached = context.WithCancel(context.Background())
+	e.Swap(p)
+	e.pools = &pools{root: system.Root, timeout: s.QueueTimeout, metrics: m, all: make(map[string]*pool, len(s.Pools))}
+	for name := range s.Pools {
+		e.pools.all[name] = e.newPool(name)
+	}
+	for name, bounds := range s.Pools {
+		if started, err := e.pools.resize(name, bounds); err == nil {
+			<-started
+		}
+	}
+	m.watch(e.pools)
+	return e
+}
+
+// newSystem makes the actor system. Its logger gets no message contents: dead
+// letters are counted, and our messages do not even take part in that.
+func newSystem(log *slog.Logger) *actor.ActorSystem {
+	quiet := slog.New(minLevel{log.Handler()}).With("component", "actors")
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }),
+		actor.WithDeadLetterThrottleCount(1),
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond),
+	)
+}
+
+// minLevel keeps the library's chatter below warnings out of the log.
+type minLevel struct{ slog.Handler }
+
+func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
+}
+
+func (h minLevel) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return minLevel{h.Handler.WithAttrs(attrs)}
+}
+
+func (h minLevel) WithGroup(name string) slog.Handler { return minLevel{h.Handler.WithGroup(name)} }
+
+func (e *Engine) newPool(name string) *pool {
+	p := &pool{name: name, wait: e.metrics.poolWait.WithLabelValues(name)}
+	p.parent = e.root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		return &crew{pool: p, pools: e.pools, log: e.log, metrics: e.metrics}
+	}, actor.WithSupervisor(alwaysRestart)))
+	return p
+}
+
+// Swap puts another pipeline in the place of the current one. Requests in
+// flight go on with the one they began with.
+func (e *Engine) Swap(p *phases.Pipeline) { e.line.Store(e.metrics.pipeline(p)) }
+
+// Resize changes the bounds of a pool. Tasks at work are not touched: what is
+// too many goes when its task is done.
+func (e *Engine) Resize(pool string, s PoolSettings) error {
+	started, err := e.pools.resize(pool, s)
+	if err == nil {
+		<-started
+	}
+	return err
+}
+
+// stopOnFailure is the guardian of supervisors: one that crashes is not run
+// again, for that would send its request's legs again.
+var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
+
+// Start begins to drive a request, whose answer and outcome come by its Out. It
+// does not wait. The request is cancelled when ctx ends. An error refuses it:
+// nothing was begun then, and Out stays silent.
+func (e *Engine) Start(ctx context.Context, r *phases.Request) error {
+	line := e.line.Load()
+	for _, p := range line.phases {
+		if a, ok := p.(phases.Admitter); ok {
+			if err := a.Admit(r); err != nil {
+				e.metrics.shed.WithLabelValues("breaker_open").Inc()
+				return err
+			}
+		}
+	}
+	s := &supervisor{engine: e, req: r, line: line, unhook: func() bool { return true }, outcome: errCrashed}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	if err := e.admit(s); err != nil {
+		s.cancel(err)
+		return err
+	}
+	e.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s },
+		actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline)))
+	return nil
+}
+
+// admit counts a request in, or refuses it.
+func (e *Engine) admit(s *supervisor) error {
+	limit := e.maxInflight.Load()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		e.metrics.shed.WithLabelValues("shutting_down").Inc()
+		return ErrShuttingDown
+	}
+	if limit > 0 && int64(len(e.live)) >= limit {
+		e.metrics.shed.WithLabelValues("max_inflight").Inc()
+		return queueFull("too many requests in flight")
+	}
+	e.live[s] = struct{}{}
+	return nil
+}
+
+// ended is a supervisor's last word: its actor is gone, and whoever waits for
+// the request's outcome gets it.
+func (e *Engine) ended(s *supervisor) {
+	if !s.ending { // it crashed: at least let go of what can be
+		s.unhook()
+		s.cancel(errCrashed)
+		s.req.Close()
+		for _, pl := range s.places {
+			if !pl.busy {
+				e.pools.free(pl)
+			}
+		}
+	}
+	if s.outcome != nil && wire.FaultOf(s.outcome).Kind == wire.Canceled {
+		e.metrics.disconnects.WithLabelValues(s.req.Trace.Phase).Inc()
+	}
+	e.mu.Lock()
+	delete(e.live, s)
+	e.announce()
+	e.mu.Unlock()
+	s.req.Out.Finish(s.outcome)
+}
+
+// announce wakes whoever waits for the engine to become idle. The lock is held.
+func (e *Engine) announce() {
+	if e.closing {
+		close(e.changed)
+		e.changed = make(chan struct{})
+	}
+}
+
+// detach hands out a task that nobody waits for.
+func (e *Engine) detach(task phases.Task, phase, request string) {
+	p := e.pools.all[task.Pool]
+	if p == nil {
+		e.log.Error("a task that outlives its request names no pool", "phase", phase, "pool", task.Pool)
+		return
+	}
+	e.mu.Lock()
+	e.detached++
+	e.mu.Unlock()
+	done := func() {
+		e.mu.Lock()
+		e.detached--
+		e.announce()
+		e.mu.Unlock()
+	}
+	drop := func() {
+		e.metrics.dropped.WithLabelValues(task.Pool).Inc()
+		e.log.Warn("a task that outlives its request was dropped: its queue is full or slow",
+			"request_id", request, "phase", phase, "pool", task.Pool)
+		done()
+	}
+	j := &job{ctx: e.detachedCtx, run: task.Run, phase: phase, request: request, ended: done, drop: drop}
+	t := &j.ticket
+	t.job, t.onePool[0] = j, p
+	t.pools = t.onePool[:]
+	if _, err := e.pools.take(t); err != nil {
+		drop()
+	}
+}
+
+// Status is the state of an engine at one moment.
+type Status struct {
+	Inflight int          `json:"inflight"`
+	Detached int          `json:"detached"`
+	Pools    []PoolStatus `json:"pools"`
+}
+
+// Status returns the state of the engine.
+func (e *Engine) Status() Status {
+	e.mu.Lock()
+	s := Status{Inflight: len(e.live), Detached: e.detached}
+	e.mu.Unlock()
+	s.Pools = e.pools.status()
+	return s
+}
+
+// Close refuses new requests, waits for those in flight until ctx ends, then
+// cancels them and waits until they are gone, and stops the pools. It returns
+// how many requests were cut. It may be called more than once.
+func (e *Engine) Close(ctx context.Context) (cut int) {
+	e.mu.Lock()
+	e.closing = true
+	e.mu.Unlock()
+	if !e.wait(ctx) {
+		cut = e.cut()
+		e.wait(context.Background())
+	}
+	e.closeOnce.Do(func() {
+		e.cancelDetached()
+		for _, p := range e.pools.all {
+			e.root.StopFuture(p.parent).Wait()
+		}
+		e.system.Shutdown()
+	})
+	return cut
+}
+
+// wait waits until nothing is in flight. It reports false if ctx ended first.
+func (e *Engine) wait(ctx context.Context) bool {
+	for {
+		e.mu.Lock()
+		idle, changed := len(e.live) == 0 && e.detached == 0, e.changed
+		e.mu.Unlock()
+		if idle {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// cut cancels all that is in flight and returns how many requests that were.
+func (e *Engine) cut() int {
+	e.cancelDetached()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.live {
+		s.cancel(ErrShuttingDown)
+	}
+	return len(e.live)
+}

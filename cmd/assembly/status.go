@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/llm-coordinator/coordinator/actors"
+)
+
+// Status is what the operators' listener shows.
+type Status struct {
+	Version  string   `json:"version"`
+	Pipeline []string `json:"pipeline"`
+	actors.Status
+	// Breakers are the states of the profiles' circuit breakers.
+	Breakers map[string]string `json:"breakers"`
+}
+
+// Status returns the state of the coordinator.
+func (c *Coordinator) Status(version string) Status {
+	s := Status{Version: version, Status: c.Engine.Status(), Breakers: map[string]string{}}
+	for _, p := range c.Pipeline.Phases() {
+		s.Pipeline = append(s.Pipeline, p.Name())
+	}
+	for _, u := range c.upstreams {
+		s.Breakers[u.Name] = u.BreakerState()
+	}
+	return s
+}
+
+// Describe prints what the configuration amounts to: the steps, the bounds, and
+// every value that is not a default, with where it came from.
+func (c *Coordinator) Describe(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "pipeline")
+	for i, p := range c.Pipeline.Phases() {
+		detail := ""
+		if d, ok := p.(fmt.Stringer); ok {
+			detail = d.String()
+		}
+		fmt.Fprintf(w, "  %d\t%s\t%s\n", i+1, p.Name(), detail)
+	}
+	fmt.Fprintln(w, "\npools\tat work\twaiting")
+	for _, p := range c.Engine.Status().Pools {
+		fmt.Fprintf(w, "  %s\t%d\t%d\n", p.Name, p.Size, p.Queue)
+	}
+	fmt.Fprintln(w, "\nupstreams\ttime-out\tbreaker")
+	for _, u := range c.upstreams {
+		b := "disabled"
+		if s := u.Breaker; s.Enabled {
+			b = fmt.Sprintf("opens after %d failures in a row, or %g of at least %d within %v; for %v, then %d trials",
+				s.ConsecutiveFailures, s.FailureRatio, s.MinRequests, s.Interval, s.OpenTimeout, s.HalfOpenRequests)
+		}
+		fmt.Fprintf(w, "  %s\t%v\t%s\n", u.Name, u.Timeout, b)
+	}
+	fmt.Fprintln(w, "\nset\tvalue\tby")
+	for _, ch := range c.Config.Changes() {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", ch.Key, ch.Value, ch.Origin)
+	}
+	return w.Flush()
+}

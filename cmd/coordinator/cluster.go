@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+)
+
+// simulate runs the simulated cluster alone.
+func simulate(ctx context.Context, args, _ []string, stdout, stderr io.Writer) error {
+	fs := flags("cluster", stderr)
+	var o cluster.Options
+	addr := fs.String("addr", "127.0.0.1:9100", "`address` of the gateway and render service")
+	fs.StringVar(&o.Model, "model", cluster.DefaultModel, "`name` of the model that is served")
+	fs.StringVar(&o.KV, "kv", cluster.KVNixl, "kv `connector` of the workers: kv-nixl or kv-shared-storage")
+	fs.StringVar(&o.ProfileHeader, "profile-header", "EPP-Profile", "`name` of the header that chooses the workers")
+	fs.DurationVar(&o.TokenInterval, "token-interval", 20*time.Millisecond, "pause between two tokens")
+	fs.DurationVar(&o.RenderDelay, "render-delay", 0, "time a render takes")
+	fs.DurationVar(&o.PrefillDelay, "prefill-delay", 0, "time a prefill takes")
+	fs.DurationVar(&o.Lease, "lease", 30*time.Second, "time a prefill worker keeps KV that nobody fetches")
+	fs.IntVar(&o.MaxRecorded, "max-recorded", 10_000, "legs that are remembered")
+	fs.BoolVar(&o.OmitBodies, "omit-bodies", false, "do not remember bodies: for load tests")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if o.KV != cluster.KVNixl && o.KV != cluster.KVSharedStorage {
+		return fmt.Errorf("-kv %q: want %s or %s", o.KV, cluster.KVNixl, cluster.KVSharedStorage)
+	}
+	c := cluster.New(o)
+	defer c.Close()
+	if err := c.Start(*addr); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "simulated cluster on %s, model %s, %s; state: %s/_cluster/state\n", c.URL(), o.Model, o.KV, c.URL())
+	<-ctx.Done()
+	return nil
+}

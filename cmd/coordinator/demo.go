@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/cmd/assembly"
+	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/server"
+)
+
+// demoConfig is the configuration of a demo, but for the cluster's address.
+const demoConfig = `
+log_level  = 1
+log_format = "text"
+[server]
+shutdown_timeout = "500ms"
+[gateway]
+address = %[1]q
+[pipeline]
+kv_connector = "kv-nixl"
+[[pipeline.steps]]
+type = "render"
+params = { address = %[1]q }
+[[pipeline.steps]]
+type = "prefill"
+[[pipeline.steps]]
+type = "decode"
+`
+
+// demo runs a coordinator and a simulated cluster in one process.
+func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	fs := flags("demo", stderr)
+	addr := fs.String("addr", "127.0.0.1:8080", "`address` for clients; a free port is taken if it is in use")
+	ops := fs.String("admin", "127.0.0.1:9090", "`address` for operators; a free port is taken if it is in use")
+	interval := fs.Duration("token-interval", 60*time.Millisecond, "pause between two tokens")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	workers := cluster.New(cluster.Options{TokenInterval: *interval, PrefillDelay: 20 * time.Millisecond})
+	defer workers.Close()
+	if err := workers.Start("127.0.0.1:0"); err != nil {
+		return err
+	}
+	cfg, err := conf.Parse("demo", fmt.Appendf(nil, demoConfig, workers.URL()), environ)
+	if err != nil {
+		return err
+	}
+	c, err := assembly.New(cfg, assembly.Options{Log: logger(cfg, stderr), Version: version()})
+	if err != nil {
+		return err
+	}
+	public, operators, err := demoListeners(*addr, *ops)
+	if err != nil {
+		c.Close()
+		return err
+	}
+	out := &lines{to: stdout}
+	c.Server.Finished = func(r server.Record) { out.print(demoLine(r)) }
+	printWelcome(stdout, public.Addr(), operators.Addr(), workers.URL())
+	_, err = c.Run(ctx, public, operators) // what a demo cuts is no failure
+	return err
+}
+
+// demoListeners listens on two addresses, or on free ports of their hosts.
+func demoListeners(public, ops string) (net.Listener, net.Listener, error) {
+	p, err := listenNear(public)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := listenNear(ops)
+	if err != nil {
+		p.Close()
+		return nil, nil, err
+	}
+	return p, o, nil
+}
+
+func listenNear(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err == nil {
+		return l, nil
+	}
+	host, _, splitErr := net.SplitHostPort(addr)
+	if splitErr != nil {
+		return nil, err
+	}
+	return net.Listen("tcp", net.JoinHostPort(host, "0"))
+}
+
+func printWelcome(w io.Writer, public, ops net.Addr, workers string) {
+	curl := func(path, body string) {
+		fmt.Fprintf(w, "curl -sN http://%s%s -H 'Content-Type: application/json' -d '%s'\n", public, path, body)
+	}
+	const model = cluster.DefaultModel
+	fmt.Fprintf(w, "coordinator on http://%s, metrics and status on http://%s, simulated cluster on %s\n", public, ops, workers)
+	fmt.Fprintf(w, "model: %s\n\nTry, in another terminal:\n\n", model)
+	curl("/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"Why is the sky blue?"}]}`)
+	curl("/v1/chat/completions", `{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":"Count the stars above the desert tonight, one by one."}]}`)
+	curl("/v1/completions", `{"model":"`+model+`","prompt":"Once upon a time"}`)
+	fmt.Fprintf(w, "\nCtrl-C ends it. One line for each request:\n")
+}
+
+// lines writes whole lines for many goroutines.
+type lines struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *lines) print(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintln(l.to, line)
+}
+
+// demoLine is the line of one request: what it was, the way that it went, and
+// how long each part took.
+func demoLine(r server.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d %s", time.Now().Format("15:04:05"), r.Status, r.Protocol)
+	if r.Stream {
+		b.WriteString(" streamed")
+	}
+	sep := ": "
+	for _, st := range r.Steps {
+		fmt.Fprintf(&b, "%s%s %s", sep, st.Phase, ms(st.Ended.Sub(st.Began)))
+		sep = " > "
+	}
+	fmt.Fprintf(&b, "; first byte %s, total %s, %d bytes", ms(r.FirstByte), ms(r.Total), r.Bytes)
+	if r.Code != "" {
+		fmt.Fprintf(&b, ", %s", r.Code)
+	}
+	return b.String()
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond)) }

@@ -1,0 +1,93 @@
+// Command coordinator stands between OpenAI-compatible clients and an
+// Inference Gateway and drives each request through the phases of a
+// disaggregated fleet of LLM workers.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const usage = `coordinator drives LLM requests through the phases of a disaggregated fleet.
+
+  coordinator [serve]   serve clients, as the configuration says
+  coordinator demo      serve with a simulated cluster on loopback: nothing else is needed
+  coordinator check     validate a configuration and print what it amounts to
+  coordinator cluster   run only the simulated cluster
+  coordinator version   print the version
+
+coordinator COMMAND -h lists the flags of a command.
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// command is one of the words after the program's name.
+type command func(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error
+
+var commands = map[string]command{
+	"serve":   serve,
+	"demo":    demo,
+	"check":   check,
+	"cluster": simulate,
+	"version": printVersion,
+}
+
+// run runs a command until it is done, or until the first SIGINT or SIGTERM and
+// what the command does about it; a second one ends the process at once.
+func run(args, environ []string, stdout, stderr io.Writer) int {
+	name := "serve"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
+	}
+	cmd := commands[name]
+	if cmd == nil {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // gives the second signal back its usual meaning
+	defer stop()
+	err := cmd(ctx, args, environ, stdout, stderr)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	}
+	fmt.Fprintln(stderr, "coordinator:", err)
+	return 1
+}
+
+// errUsage ends a command whose flags were wrong; the flag package has said so.
+var errUsage = errors.New("wrong usage")
+
+// flags makes the flag set of a command.
+func flags(name string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet("coordinator "+name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	return fs
+}
+
+func parse(fs *flag.FlagSet, args []string) error {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return errUsage
+	case fs.NArg() > 0:
+		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
+		return errUsage
+	}
+	return nil
+}

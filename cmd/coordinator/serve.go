@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+
+	"github.com/llm-coordinator/coordinator/cmd/assembly"
+	"github.com/llm-coordinator/coordinator/conf"
+)
+
+const defaultConfig = "conf/coordinator.toml"
+
+// configFlags are the flags of the commands that read a configuration.
+type configFlags struct {
+	path  string
+	level int
+}
+
+func parseConfigFlags(name string, args []string, stderr io.Writer) (f configFlags, err error) {
+	fs := flags(name, stderr)
+	fs.StringVar(&f.path, "config", defaultConfig, "configuration `file`")
+	fs.IntVar(&f.level, "v", 0, "log level, 1 to 5; overrides the configuration")
+	return f, parse(fs, args)
+}
+
+func (f configFlags) load(environ []string) (*conf.Config, error) {
+	cfg, err := conf.Load(f.path, environ)
+	if err != nil {
+		return nil, err
+	}
+	if f.level != 0 {
+		err = cfg.Override("log_level", strconv.Itoa(f.level), "flag -v")
+	}
+	return cfg, err
+}
+
+// serve runs a coordinator.
+func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) error {
+	f, err := parseConfigFlags("serve", args, stderr)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.load(environ)
+	if err != nil {
+		return err
+	}
+	log := logger(cfg, stderr)
+	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version()})
+	if err != nil {
+		return err
+	}
+	public, ops, err := listen(cfg)
+	if err != nil {
+		c.Close()
+		return err
+	}
+	log.Info("serving", "version", version(), "address", public.Addr().String(), "pipeline", c.Status(version()).Pipeline,
+		"gateway", cfg.Gateway.Address)
+	cut, err := c.Run(ctx, public, ops)
+	if err == nil && cut > 0 {
+		err = fmt.Errorf("%d requests were cut: they did not end within server.shutdown_timeout (%v)", cut, cfg.Server.ShutdownTimeout)
+	}
+	log.Info("stopped", "cut", cut)
+	return err
+}
+
+// listen opens the listeners that the configuration names. The second is nil if
+// there is none for operators.
+func listen(cfg *conf.Config) (public, ops net.Listener, err error) {
+	if public, err = net.Listen("tcp", cfg.Server.ListenAddr); err != nil {
+		return nil, nil, fmt.Errorf("server.listen_addr: %w", err)
+	}
+	if cfg.Admin.ListenAddr == "" {
+		return public, nil, nil
+	}
+	if ops, err = net.Listen("tcp", cfg.Admin.ListenAddr); err != nil {
+		public.Close()
+		return nil, nil, fmt.Errorf("admin.listen_addr: %w", err)
+	}
+	return public, ops, nil
+}
+
+// levels are the log levels of the configuration: verbose is between info and
+// debug, trace is below debug.
+var levels = map[int]slog.Level{1: slog.LevelWarn, 2: slog.LevelInfo, 3: slog.LevelInfo - 2, 4: slog.LevelDebug, 5: slog.LevelDebug - 4}
+
+func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: levels[cfg.LogLevel]}
+	if cfg.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(to, o))
+	}
+	return slog.New(slog.NewJSONHandler(to, o))
+}
+
+// check validates a configuration, builds everything that it asks for, and
+// prints it.
+func check(_ context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	f, err := parseConfigFlags("check", args, stderr)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.load(environ)
+	if err != nil {
+		return err
+	}
+	c, err := assembly.New(cfg, assembly.Options{Version: version()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Describe(stdout)
+}

@@ -1,0 +1,115 @@
+package conf
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Change is a setting that is not what it would be without file, environment and flags.
+type Change struct {
+	// Key is the full key; of a step's param "pipeline.steps[1].address", steps counted from 1.
+	Key string
+	// Value is as the file would have it, durations as Go prints them: "1m30s" for "90s".
+	Value string
+	// Origin is where it was set: "coordinator.toml:12", "environment COORDINATOR_LOG_LEVEL", "flag -v";
+	// "program" if code assigned the field.
+	Origin string
+}
+
+// Changes lists what differs from the defaults, sorted by key. Params of a step are among it once the step's
+// [Params.Decode] has run. What a profile sets for itself is always listed, even to what it would inherit.
+func (c *Config) Changes() []Change {
+	defaults := Default()
+	changes := changesOf(reflect.ValueOf(&defaults).Elem(), reflect.ValueOf(c).Elem(), c.origins, "")
+	for _, step := range c.Pipeline.Steps {
+		if step.Params != nil {
+			changes = append(changes, step.Params.changes...)
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Key, b.Key) })
+	return changes
+}
+
+// Override sets one key after the file and the environment; from says on whose behalf, as in "flag -v". The
+// value is written as in the environment. If it cannot be, c stays as it was.
+func (c *Config) Override(key, value, from string) error {
+	before := *c
+	c.origins = maps.Clone(c.origins)
+	var found faults
+	c.override(key, value, origin{text: from}, &found)
+	if err := found.err(); err != nil {
+		*c = before
+		return err
+	}
+	return nil
+}
+
+func (c *Config) override(key, value string, from origin, found *faults) {
+	leaves := leavesOf(reflect.ValueOf(c).Elem(), "")
+	i := slices.IndexFunc(leaves, func(l leaf) bool { return l.key == key })
+	if i < 0 {
+		known := make([]field, len(leaves))
+		for i, l := range leaves {
+			known[i].name = l.key
+		}
+		found.add(from, key, "unknown key%s", suggest(key, known))
+		return
+	}
+	if err := setText(leaves[i].value, value); err != nil {
+		found.add(from, key, "%v", err)
+		return
+	}
+	if c.origins == nil {
+		c.origins = map[string]origin{}
+	}
+	c.origins[key] = from
+	c.validate(found)
+}
+
+// changesOf lists the keys of a struct whose values differ from those of another of its type.
+func changesOf(defaults, now reflect.Value, origins map[string]origin, prefix string) []Change {
+	var changes []Change
+	before := leavesOf(defaults, "")
+	for i, l := range leavesOf(now, "") {
+		value := format(l.value)
+		if value == format(before[i].value) {
+			continue
+		}
+		key := l.key
+		if prefix != "" {
+			key = prefix + "." + key
+		}
+		changes = append(changes, Change{Key: key, Value: value, Origin: cmp.Or(origins[l.key].text, "program")})
+	}
+	return changes
+}
+
+// format writes a value for people; nothing for a pointer to none.
+func format(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return value.String()
+	case string:
+		return strconv.Quote(value)
+	case []string:
+		quoted := make([]string, len(value))
+		for i, text := range value {
+			quoted[i] = strconv.Quote(text)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	default:
+		return fmt.Sprint(value)
+	}
+}

@@ -1,0 +1,73 @@
+package conf
+
+import "time"
+
+// Default returns the configuration of an empty file. It has no pipeline: render's address cannot be guessed.
+func Default() Config {
+	return Config{
+		LogLevel:  2,
+		LogFormat: "json", // collectors of cluster logs read it as it is
+		Server:    defaultServer(),
+		Admin: Admin{
+			// Profiles and metrics are not for clients. Loopback is reached by port-forward and by sidecars; a
+			// scraper outside the pod needs ":9090".
+			ListenAddr: "127.0.0.1:9090",
+		},
+		Gateway: defaultGateway(),
+		Actors: Actors{
+			// Clients give up at about a minute. A refusal at half of that leaves them time for another replica.
+			QueueTimeout: 30 * time.Second,
+			Pools: Pools{
+				// Rendering is CPU work of the render service: short, and no faster for being sent all at once.
+				Render: Pool{Size: 64, Queue: 512},
+				// Prefill fills GPUs by the token, not by the request: a few hundred at a time keep any fleet busy.
+				Prefill: Pool{Size: 256, Queue: 512},
+				// Each answer being streamed holds a worker for minutes. The queue is short, for a place in it is
+				// time the client sees nothing.
+				Decode: Pool{Size: 1024, Queue: 256},
+				// A release is one short call; the queue takes a replica full of clients leaving together.
+				Release: Pool{Size: 64, Queue: 1024},
+			},
+		},
+		Pipeline: Pipeline{
+			// Needs no fields from the workers, so works with any that share their KV.
+			KVConnector: "kv-shared-storage",
+		},
+	}
+}
+
+func defaultServer() Server {
+	return Server{
+		ListenAddr:   ":8080",
+		ReadTimeout:  30 * time.Second,  // the largest body, sent at 20 Mbit/s
+		WriteTimeout: 120 * time.Second, // a client that takes nothing for so long is gone
+		IdleTimeout:  120 * time.Second, // longer than the 60 s of most load balancers, so that they close first
+		// Kubernetes kills 30 s after its signal.
+		ShutdownTimeout:    25 * time.Second,
+		DrainDelay:         0,
+		MaxRequestBodySize: 64, // a dozen photographs, base64-coded
+	}
+}
+
+func defaultGateway() Gateway {
+	return Gateway{
+		Address:           "http://inference-gateway:80",
+		ProfileHeader:     "EPP-Profile",
+		Timeout:           60 * time.Second,  // queueing in the gateway and a long prompt's prefill
+		IdleConnTimeout:   90 * time.Second,  // shorter than a gateway's, so that it rarely closes one being used
+		StreamIdleTimeout: 120 * time.Second, // a decode worker in trouble, not one that is merely slow
+		Breaker: Breaker{
+			Enabled:             true,
+			ConsecutiveFailures: 10, // an outage is seen within 10 requests, one bad worker is not an outage
+			FailureRatio:        0.5,
+			MinRequests:         20, // below this a ratio says little
+			Interval:            10 * time.Second,
+			OpenTimeout:         5 * time.Second, // about as long as a failing worker takes to leave its pool
+			HalfOpenRequests:    3,
+		},
+		Profiles: Profiles{
+			// An answer that is not streamed sends its headers only when it is whole.
+			Decode: Profile{Timeout: new(10 * time.Minute)},
+		},
+	}
+}

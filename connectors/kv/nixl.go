@@ -1,0 +1,39 @@
+package kv
+
+import "github.com/llm-coordinator/coordinator/transport/wire"
+
+func init() { Register("kv-nixl", func() (Connector, error) { return nixl{}, nil }) }
+
+// nixl is vLLM's NixlConnector: decode pulls the KV from the prefill worker
+// over RDMA. The worker keeps it under a lease until it was read once.
+type nixl struct{}
+
+func (nixl) Name() string { return "kv-nixl" }
+func (nixl) Pins() bool   { return true }
+
+var nixlPrefill = wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`)
+
+func (nixl) Prefill() wire.Text { return nixlPrefill }
+
+// nixlNeeds are the fields without which a decode worker is told to pull from
+// nowhere, and fails.
+var nixlNeeds = []string{"remote_engine_id", "remote_host", "remote_port"}
+
+func (nixl) Decode(given []byte) wire.Text {
+	if given == nil {
+		return nil
+	}
+	params, err := wire.ParseBody(given)
+	if err != nil {
+		return nil
+	}
+	for _, name := range nixlNeeds {
+		if wire.IsNull(params.Get(name)) {
+			return nil
+		}
+	}
+	e := params.Edit()
+	e.SetRaw("do_remote_decode", "false")
+	e.SetRaw("do_remote_prefill", "true")
+	return e.Text()
+}

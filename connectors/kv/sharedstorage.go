@@ -1,0 +1,23 @@
+package kv
+
+import "github.com/llm-coordinator/coordinator/transport/wire"
+
+func init() {
+	Register("kv-shared-storage", func() (Connector, error) { return sharedStorage{}, nil })
+}
+
+// sharedStorage is for connectors that write KV to a place both workers see
+// and find it there by the prompt: no descriptor goes over the wire, nothing is
+// pinned, and it can be read any number of times.
+type sharedStorage struct{}
+
+func (sharedStorage) Name() string { return "kv-shared-storage" }
+func (sharedStorage) Pins() bool   { return false }
+
+var (
+	storagePrefill = wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false}`)
+	storageDecode  = wire.Raw(`{"do_remote_decode":false,"do_remote_prefill":true}`)
+)
+
+func (sharedStorage) Prefill() wire.Text      { return storagePrefill }
+func (sharedStorage) Decode([]byte) wire.Text { return storageDecode }

@@ -1,0 +1,267 @@
+// Package cluster simulates everything that stands behind the coordinator: a
+// gateway, its render service and its prefill and decode workers, in one
+// http.Handler.
+//
+// It is as strict as the real parties are: it tokenizes deterministically,
+// refuses in vLLM's error shape what vLLM would refuse, keeps a prompt's KV
+// from prefill until a decode fetches it or its lease ends, and punishes a
+// hand-off that is used twice with another request's text. It records each leg
+// it saw and counts what it still holds, so that a test can say that nothing
+// leaked. Faults (see [Fault]) and gates (see [Gate]) make it fail, or stand
+// still, at a chosen place.
+//
+// It is not a model and not a scheduler: answers are the prompt said back, and
+// there is one worker of each kind with endless capacity.
+//
+// The package shares no code with the rest of the module on purpose: the
+// coordinator and its counterpart must not be able to share one misreading of
+// the wire format. For the same reason it reads JSON with encoding/json only.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Names of the legs the cluster serves. Unknown is a call to a worker route
+// that names no profile, or one that the cluster does not have.
+const (
+	Render  = "render"
+	Prefill = "prefill"
+	Decode  = "decode"
+	Unknown = "unknown"
+)
+
+// Values of [Options.KV].
+const (
+	KVNixl          = "kv-nixl"
+	KVSharedStorage = "kv-shared-storage"
+)
+
+// DefaultModel is the name of the model that is served unless
+// [Options.Model] says another.
+const DefaultModel = "demo-model"
+
+// ErrClosed is what waiting calls return once the cluster was closed.
+var ErrClosed = errors.New("cluster: closed")
+
+// Options configure a [Cluster]. The zero value is a fast cluster with the
+// defaults named at each field.
+type Options struct {
+	// Model is the one model that is served; others get 404. Default
+	// DefaultModel.
+	Model string
+	// KV is how a prompt's KV travels from prefill to decode: KVNixl (the
+	// default) or KVSharedStorage.
+	KV string
+	// ProfileHeader names the header that picks the worker. Default
+	// "EPP-Profile".
+	ProfileHeader string
+	// TokenInterval is the time before each token of decode's answer. An
+	// answer that is not streamed takes as long as its tokens do together.
+	// 0 means no time at all.
+	TokenInterval time.Duration
+	// RenderDelay and PrefillDelay are how long these legs work. 0 means no
+	// time at all.
+	RenderDelay  time.Duration
+	PrefillDelay time.Duration
+	// Lease is how long prefill keeps KV that nobody fetches. Default 30s.
+	Lease time.Duration
+	// MaxRecorded bounds the record of legs (the oldest goes first), and
+	// likewise how many used hand-offs and stored prompts are remembered.
+	// Default 10000.
+	MaxRecorded int
+	// OmitBodies leaves request bodies out of the record: for load tests,
+	// where MaxRecorded large bodies would be too much.
+	OmitBodies bool
+}
+
+func (o Options) withDefaults() Options {
+	o.Model = cmp.Or(o.Model, DefaultModel)
+	o.KV = cmp.Or(o.KV, KVNixl)
+	o.ProfileHeader = cmp.Or(o.ProfileHeader, "EPP-Profile")
+	o.Lease = cmp.Or(o.Lease, 30*time.Second)
+	o.MaxRecorded = cmp.Or(o.MaxRecorded, 10000)
+	return o
+}
+
+// Cluster is a simulated cluster. All its methods may be called at any time
+// from any goroutine.
+//
+// It waits on channels and timers only and has no goroutine of its own (but
+// for [Cluster.StartOn]'s server), so it can be used inside a testing/synctest
+// bubble; create it in the bubble then.
+type Cluster struct {
+	options    Options
+	engineID   string
+	vocabulary *vocabulary
+	control    http.Handler
+	closing    chan struct{} // closed by Close; ends every wait
+
+	// Close waits for these, in this order.
+	serving sync.WaitGroup // the server's accept loop
+	conns   sync.WaitGroup // the server's connections
+	legs    sync.WaitGroup // requests in ServeHTTP
+	leases  sync.WaitGroup // lease timers that were neither stopped nor ran out
+
+	mu       sync.Mutex // guards all below, and the marked fields of Held and handoff
+	closed   bool
+	server   *http.Server
+	url      string
+	changed  chan struct{} // nil unless somebody waits; closed at the next change
+	sequence int           // numbers arrivals and ends of legs
+	lastID   int           // numbers faults, gates and hand-offs
+	state    State
+	record   record
+	faults   []*activeFault
+	gates    []*Held          // those that still hold
+	gateByID map[string]*Held // all, until they are removed
+	kv       ledger
+	recent   [2]spoken // texts of the two newest prompts
+}
+
+// New returns a cluster; it panics if options.KV is not one of the two known
+// connectors. Close it after use.
+func New(options Options) *Cluster {
+	options = options.withDefaults()
+	if options.KV != KVNixl && options.KV != KVSharedStorage {
+		panic(fmt.Sprintf("cluster: unknown KV connector %q", options.KV))
+	}
+	c := &Cluster{
+		options:    options,
+		engineID:   "engine-" + rand.Text()[:8],
+		vocabulary: newVocabulary(),
+		closing:    make(chan struct{}),
+		state:      newState(),
+		record:     newRecord(options.MaxRecorded),
+		gateByID:   map[string]*Held{},
+		kv:         newLedger(options.MaxRecorded),
+	}
+	c.control = c.controlRoutes()
+	return c
+}
+
+// Handler returns the cluster as a handler for a server of the caller's. Give
+// that server [ConnContext] too if [Fault.OnlyReused] is used, and close it
+// before the cluster.
+func (c *Cluster) Handler() http.Handler { return http.HandlerFunc(c.serve) }
+
+// Start listens on addr and serves in the background. An addr without a host,
+// such as ":0", means the loopback address. A cluster can be started once.
+func (c *Cluster) Start(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("cluster: listen address: %w", err)
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port))
+	if err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	return c.StartOn(ln)
+}
+
+// StartOn is Start for a listener that exists already, such as a
+// [PipeListener]. The cluster closes it, also when it returns an error.
+func (c *Cluster) StartOn(ln net.Listener) error {
+	server := &http.Server{
+		Handler:           c.Handler(),
+		ConnContext:       ConnContext,
+		ConnState:         c.trackConn,
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.server != nil {
+		ln.Close()
+		return errors.New("cluster: started twice, or closed")
+	}
+	c.server = server
+	c.url = "http://" + ln.Addr().String()
+	c.serving.Go(func() { _ = server.Serve(ln) })
+	return nil
+}
+
+// URL is where a started cluster answers, without a slash at the end; "" before
+// Start.
+func (c *Cluster) URL() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.url
+}
+
+// Close lets go of everything: it breaks off legs that are under way, opens all
+// gates, frees all KV, closes the listener and its connections, and returns when
+// no goroutine of the cluster is left. It may be called more than once.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		close(c.closing)
+		c.dropAllKV()
+	}
+	server := c.server
+	c.mu.Unlock()
+
+	if server != nil {
+		_ = server.Close() // its only error is that of closing the listener
+	}
+	c.serving.Wait()
+	c.conns.Wait()
+	c.legs.Wait()
+	c.leases.Wait()
+}
+
+// Reset puts the cluster back to its first state: no faults, no gates (open ones
+// are released), nothing recorded, counted or held. Legs under way go on and
+// stay counted as in flight.
+func (c *Cluster) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, held := range c.gateByID {
+		held.release()
+	}
+	clear(c.gateByID)
+	c.faults = nil
+	c.dropAllKV()
+	c.kv = newLedger(c.options.MaxRecorded)
+	c.recent = [2]spoken{}
+	c.record = newRecord(c.options.MaxRecorded)
+	inFlight := c.state.InFlight
+	c.state = newState()
+	c.state.InFlight = inFlight
+	c.notify()
+}
+
+// enter counts a request in, so that Close waits for it; false once closed.
+func (c *Cluster) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.legs.Add(1)
+	return true
+}
+
+// pause waits for d, or for less if ctx or the cluster ends first.
+func (c *Cluster) pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	return await(ctx, c, timer.C)
+}
+
+// nextID returns a number not used before. The caller holds mu.
+func (c *Cluster) nextID() int {
+	c.lastID++
+	return c.lastID
+}

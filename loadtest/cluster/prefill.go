@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// prefill is the prefill worker: it computes the prompt's KV, keeps it for the
+// decode to come, and answers one token and how to fetch the KV.
+func (l *leg) prefill() error {
+	c := l.cluster
+	if err := l.check(); err != nil {
+		return err
+	}
+	if err := checkPrefill(l.body); err != nil {
+		return err
+	}
+	p, err := l.api.prompt(c.vocabulary, l.body)
+	if err != nil {
+		return err
+	}
+	c.remember(p)
+	if err := c.pause(l.request.Context(), c.options.PrefillDelay); err != nil {
+		return err
+	}
+	text := l.newText(p, replyWords(p.said), 1, 1)
+	text.handoff = l.handOff(p)
+	return l.answer(http.StatusOK, text.whole())
+}
+
+// handOff keeps the prompt's KV and returns the kv_transfer_params to answer, nil
+// for null.
+func (l *leg) handOff(p *prompt) json.RawMessage {
+	c := l.cluster
+	if l.fault.BadHandoff != nil {
+		return l.fault.BadHandoff
+	}
+	if c.options.KV == KVSharedStorage {
+		if !l.fault.LoseKV {
+			c.store(p)
+		}
+		return nil
+	}
+	if !asksForHandoff(l.body["kv_transfer_params"]) {
+		return nil
+	}
+	h := c.issueHandoff(p, l.fault.LoseKV)
+	l.issued = h.id
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.record.Handoff = h.ticket
+	return h.ticket
+}

@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+)
+
+// rendering is the render service's answer for one prompt: a request that the
+// generate route of a worker would take.
+type rendering struct {
+	RequestID        string          `json:"request_id"`
+	TokenIDs         []int           `json:"token_ids"`
+	Features         json.RawMessage `json:"features"`
+	SamplingParams   json.RawMessage `json:"sampling_params"`
+	Model            string          `json:"model"`
+	Stream           bool            `json:"stream"`
+	StreamOptions    json.RawMessage `json:"stream_options"`
+	CacheSalt        json.RawMessage `json:"cache_salt"`
+	Priority         int             `json:"priority"`
+	KVTransferParams json.RawMessage `json:"kv_transfer_params"`
+	ECTransferParams json.RawMessage `json:"ec_transfer_params"`
+}
+
+// render is the render service: it tokenizes.
+func (l *leg) render() error {
+	c := l.cluster
+	if err := l.check(); err != nil {
+		return err
+	}
+	if _, err := l.body.text("prompt"); l.api == &completionsAPI && err != nil {
+		return badValue("prompt", "Only a single text prompt can be rendered here.")
+	}
+	p, err := l.api.prompt(c.vocabulary, l.body)
+	if err != nil {
+		return err
+	}
+	if err := c.pause(l.request.Context(), c.options.RenderDelay); err != nil {
+		return err
+	}
+	return l.answer(http.StatusOK, encode(l.api.rendered(rendering{
+		RequestID:      l.api.idPrefix + rand.Text(),
+		TokenIDs:       p.ids,
+		SamplingParams: json.RawMessage("{}"),
+		Model:          c.options.Model,
+		CacheSalt:      rawJSON(l.body["cache_salt"]),
+	})))
+}

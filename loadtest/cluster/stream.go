@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"iter"
+	"net/http"
+)
+
+// stream sends the answer as server-sent events, or an error event if loading
+// the KV failed: as with real workers the headers are out by then.
+func (l *leg) stream(t *text, loadingFailed bool) error {
+	l.writer.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	if err := l.begin(http.StatusOK); err != nil {
+		return err
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	if loadingFailed {
+		return l.sendFailure()
+	}
+	goOn, err := l.betweenChunks()
+	if err != nil || !goOn {
+		return err
+	}
+	for event, isToken := range t.events() {
+		if isToken {
+			if err := l.cluster.pause(l.request.Context(), l.cluster.options.TokenInterval); err != nil {
+				return err
+			}
+		}
+		if err := l.send(event); err != nil {
+			return err
+		}
+		l.chunks++
+		goOn, err := l.betweenChunks()
+		if err != nil || !goOn {
+			return err
+		}
+	}
+	return nil
+}
+
+// send writes one event and puts it on the wire.
+func (l *leg) send(data []byte) error {
+	event := make([]byte, 0, len(data)+8)
+	event = append(event, "data: "...)
+	event = append(event, data...)
+	event = append(event, "\n\n"...)
+	if _, err := l.writer.Write(event); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+// sendFailure ends the stream as a worker does whose engine fails.
+func (l *leg) sendFailure() error {
+	if err := l.send(encode(loadFailed.body())); err != nil {
+		return err
+	}
+	return l.send(done)
+}
+
+// done is the last event of a stream.
+var done = []byte("[DONE]")
+
+// betweenChunks holds the leg at the gates that stand here, and applies the faults
+// that do: goOn is false if the stream has come to its end that way.
+func (l *leg) betweenChunks() (goOn bool, err error) {
+	// Without an interval nothing else would notice the client's leaving before
+	// a write fails, which takes the network a while to say.
+	ctx := l.request.Context()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if err := l.cluster.passGates(ctx, l.record, AtChunk, l.chunks); err != nil {
+		return false, err
+	}
+	here := func(after *int) bool { return after != nil && *after == l.chunks }
+	switch {
+	case here(l.fault.BreakAfter):
+		return false, errBreak
+	case here(l.fault.ErrorEventAfter):
+		return false, l.sendFailure()
+	case here(l.fault.EndAfter):
+		return false, nil
+	}
+	return true, nil
+}
+
+// events are the data of a stream's events, in order, with whether each is a
+// token that takes time to make.
+func (t *text) events() iter.Seq2[[]byte, bool] {
+	return func(yield func([]byte, bool) bool) {
+		// all yields a chunk for each choice.
+		all := func(word string, role bool, finish *string) bool {
+			for i := range t.choices {
+				chunk := t.completion(t.api.chunk)
+				chunk.Choices = append(chunk.Choices, t.api.delta(i, word, role, finish))
+				isToken := i == 0 && !role && finish == nil
+				if !yield(encode(chunk), isToken) {
+					return false
+				}
+			}
+			return true
+		}
+		if t.api.roles && !all("", true, nil) {
+			return
+		}
+		for i, word := range t.words {
+			if i > 0 {
+				word = " " + word
+			}
+			if !all(word, false, nil) {
+				return
+			}
+		}
+		if !all("", false, &t.finish) {
+			return
+		}
+		if t.withUses {
+			last := t.completion(t.api.chunk)
+			last.Usage = &t.counted
+			if !yield(encode(last), false) {
+				return
+			}
+		}
+		yield(done, false)
+	}
+}

@@ -1,0 +1,123 @@
+package phases
+
+import (
+	"context"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/connectors/kv"
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+const stepPrefill = "prefill"
+
+func init() { Register(stepPrefill, NewPrefill) }
+
+// PrefillParams are the parameters of a prefill step.
+type PrefillParams struct {
+	// KVConnector, if set, is used instead of the pipeline's.
+	KVConnector string `toml:"kv_connector"`
+}
+
+// prefill has a prefill worker compute the prompt's KV and keep it for decode.
+//
+// A decode place is taken before the leg is sent, so that no finished prefill
+// waits in decode's queue with its KV pinned in GPU memory; with the place goes
+// the permit of decode's breaker.
+type prefill struct {
+	upstream, decode *gateway.Upstream
+	kv               kv.Connector
+	metrics          *Metrics
+}
+
+// NewPrefill builds a prefill phase.
+func NewPrefill(deps Deps, params Params) (Phase, error) {
+	p := PrefillParams{KVConnector: deps.KVConnector}
+	if err := params.Decode(&p); err != nil {
+		return nil, err
+	}
+	connector, err := kv.New(p.KVConnector)
+	if err != nil {
+		return nil, params.Errorf("kv_connector", "%v", err)
+	}
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, metrics: deps.Metrics}, nil
+}
+
+func (p *prefill) Name() string { return stepPrefill }
+
+// String describes the phase for operators.
+func (p *prefill) String() string { return "kv connector " + p.kv.Name() }
+
+// Admit refuses a request at the door while no prefill may be sent.
+func (p *prefill) Admit(*Request) error { return p.upstream.Ready() }
+
+func (p *prefill) Plan(r *Request) (Plan, error) {
+	proto, body, tokens := r.Protocol, r.Body, r.Rendered.Tokens
+	leg := gateway.Leg{Path: proto.Path, Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts,
+		Body: func(id string) wire.Payload { return proto.PrefillLeg(body, tokens, id, p.kv.Prefill()) }}
+	return Plan{
+		Places: []string{PoolDecode},
+		Placed: func() error { return r.takeDecodePermit(p.decode) },
+		Tasks: []Task{{Pool: PoolPrefill, Run: func(ctx context.Context) (Result, error) {
+			answer, sent, err := p.upstream.Call(ctx, leg)
+			if err != nil {
+				return nil, err
+			}
+			if err := wire.Valid(answer); err != nil {
+				return nil, wire.Faultf(wire.UpstreamFailed, "the answer of prefill made no sense").Because(err)
+			}
+			return Prefilled{Ran: true, Transfer: wire.Transfer(answer), Attempts: sent.Attempts, At: time.Now()}, nil
+		}}},
+	}, nil
+}
+
+func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
+	found := results[0].(Prefilled)
+	found.Attempts += r.Prefilled.Attempts
+	r.Prefilled = found
+	r.Decoded.reached = nil
+	if p.kv.Pins() && p.kv.Decode(found.Transfer) == nil {
+		p.metrics.handoffMissing.Inc()
+	}
+	return Next, nil
+}
+
+// takeDecodePermit takes the permit to send decode unless the request has it.
+func (r *Request) takeDecodePermit(decode *gateway.Upstream) (err error) {
+	if r.decodePermit == nil {
+		r.decodePermit, err = decode.Permit()
+	}
+	return err
+}
+
+// Release has a decode worker fetch KV that no decode will: prefill has
+// answered with a hand-off, and decode never reached a worker. The leg asks for
+// one token and its answer is thrown away; the prefill worker's memory is free
+// seconds later instead of at the end of the lease.
+func (p *prefill) Release(r *Request) []Task {
+	if !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
+		return nil
+	}
+	params := p.kv.Decode(r.Prefilled.Transfer)
+	if params == nil {
+		return nil
+	}
+	proto, body, tokens := r.Protocol, r.Body, r.Rendered.Tokens
+	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", SendOnce: true, Unjudged: true,
+		Body: func(id string) wire.Payload { return proto.ReleaseLeg(body, tokens, id, params) }}
+	return []Task{{Pool: PoolRelease, Run: func(ctx context.Context) (Result, error) {
+		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+		defer cancel()
+		_, _, err := p.decode.Call(ctx, leg)
+		result := "released"
+		if err != nil {
+			result = "failed"
+		}
+		p.metrics.released.WithLabelValues(result).Inc()
+		return nil, err
+	}}}
+}
+
+// releaseTimeout is the default lease of vLLM's NixlConnector: afterwards the
+// worker has let go by itself.
+const releaseTimeout = 30 * time.Second

@@ -1,0 +1,111 @@
+package phases
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+const stepRender = "render"
+
+func init() { Register(stepRender, NewRender) }
+
+// RenderParams are the parameters of a render step.
+type RenderParams struct {
+	// Address of the render service; required.
+	Address string `toml:"address"`
+	// Timeout of one call, to the end of its answer.
+	Timeout time.Duration `toml:"timeout"`
+	// MaxIdleConnsPerHost and IdleConnTimeout are of its pool of connections.
+	MaxIdleConnsPerHost int           `toml:"max_idle_conns_per_host"`
+	IdleConnTimeout     time.Duration `toml:"idle_conn_timeout"`
+	// MaxTotalTokens refuses longer prompts; 0 is no limit.
+	MaxTotalTokens int `toml:"max_total_tokens"`
+}
+
+// render turns the prompt into token ids, once for all later legs: it asks the
+// render service, or takes the ids that the client sent as its prompt.
+type render struct {
+	upstream  *gateway.Upstream
+	maxTokens int
+}
+
+// NewRender builds a render phase.
+func NewRender(deps Deps, params Params) (Phase, error) {
+	p := RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second}
+	if err := params.Decode(&p); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Address == "":
+		return nil, params.Errorf("address", "required: the base URL of the render service")
+	case p.Timeout <= 0:
+		return nil, params.Errorf("timeout", "must be more than 0s")
+	case p.MaxIdleConnsPerHost < 1:
+		return nil, params.Errorf("max_idle_conns_per_host", "must be at least 1")
+	case p.MaxTotalTokens < 0:
+		return nil, params.Errorf("max_total_tokens", "must not be negative (0 is no limit)")
+	}
+	up, err := deps.NewUpstream(
+		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout},
+		gateway.UpstreamSettings{Name: stepRender, Timeout: p.Timeout})
+	if err != nil {
+		return nil, params.Errorf("address", "%v", err)
+	}
+	return &render{upstream: up, maxTokens: p.MaxTotalTokens}, nil
+}
+
+func (p *render) Name() string { return stepRender }
+
+// String describes the phase for operators.
+func (p *render) String() string {
+	if p.maxTokens > 0 {
+		return fmt.Sprintf("at %s, at most %d tokens", p.upstream.Address(), p.maxTokens)
+	}
+	return "at " + p.upstream.Address()
+}
+
+// Admit refuses a request at the door that would have to be rendered while the
+// render service is not to be called.
+func (p *render) Admit(r *Request) error {
+	if r.Prompt.Given.Known() {
+		return nil
+	}
+	return p.upstream.Ready()
+}
+
+func (p *render) Plan(r *Request) (Plan, error) {
+	if given := r.Prompt.Given; given.Known() {
+		r.Rendered.Tokens = given
+		return Plan{}, p.limit(given)
+	}
+	proto, body := r.Protocol, r.Body
+	leg := gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID,
+		Body: func(string) wire.Payload { return proto.RenderLeg(body) }}
+	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
+		answer, _, err := p.upstream.Call(ctx, leg)
+		if err != nil {
+			return nil, err
+		}
+		tokens, err := proto.ParseRender(answer)
+		if err != nil {
+			return nil, wire.Faultf(wire.UpstreamFailed, "the answer of render made no sense").Because(err)
+		}
+		return tokens, nil
+	}}}}, nil
+}
+
+func (p *render) Join(r *Request, results []Result) (Verdict, error) {
+	r.Rendered.Tokens = results[0].(wire.Tokens)
+	return Next, p.limit(r.Rendered.Tokens)
+}
+
+func (p *render) limit(t wire.Tokens) error {
+	if p.maxTokens > 0 && t.Count > p.maxTokens {
+		return wire.Faultf(wire.LimitExceeded, "the prompt has %d tokens, more than the limit of %d", t.Count, p.maxTokens)
+	}
+	return nil
+}

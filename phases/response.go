@@ -1,0 +1,95 @@
+package phases
+
+import (
+	"context"
+	"net/http"
+	"sync"
+)
+
+// Response is the way out of one request: a bounded stream of a head, then
+// chunks, then the end. Decode's task writes it, the server reads it, and the
+// supervisor finishes it when the last writer is gone.
+type Response struct {
+	items chan Item
+	done  chan struct{}
+	err   error // written before done is closed
+}
+
+// depth is how many chunks may wait for a client that reads slowly. A full
+// channel stops the reading from upstream, which slows the worker.
+const depth = 16
+
+// NewResponse makes an empty response.
+func NewResponse() *Response {
+	return &Response{items: make(chan Item, depth), done: make(chan struct{})}
+}
+
+// Item is a head or a chunk, never both.
+type Item struct {
+	Head  *Head
+	Chunk *Chunk
+}
+
+// Head is the beginning of an answer.
+type Head struct {
+	Status int
+	Header http.Header // without what may not go to a client
+}
+
+// chunkSize is what one read from upstream takes in at most. A held stream
+// keeps one chunk while it waits.
+const chunkSize = 8 << 10
+
+// Chunk is a piece of an answer's body. Whoever has it last frees it.
+type Chunk struct {
+	n   int
+	buf [chunkSize]byte
+}
+
+var chunks = sync.Pool{New: func() any { return new(Chunk) }}
+
+// NewChunk returns an empty chunk.
+func NewChunk() *Chunk { return chunks.Get().(*Chunk) }
+
+// Bytes returns what the chunk holds, until it is freed.
+func (c *Chunk) Bytes() []byte { return c.buf[:c.n] }
+
+// Fill reads into the chunk once.
+func (c *Chunk) Fill(read func([]byte) (int, error)) (err error) {
+	c.n, err = read(c.buf[:])
+	return err
+}
+
+// Free returns the chunk for use by others.
+func (c *Chunk) Free() { chunks.Put(c) }
+
+// Send puts an item on the stream. It blocks while the stream is full, under
+// ctx, and frees the chunk of an item that it could not send.
+func (o *Response) Send(ctx context.Context, it Item) error {
+	select {
+	case o.items <- it:
+		return nil
+	case <-ctx.Done():
+		if it.Chunk != nil {
+			it.Chunk.Free()
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// Items is the stream of what has been sent. It is never closed.
+func (o *Response) Items() <-chan Item { return o.items }
+
+// Finish ends the stream with the outcome of the request. The supervisor calls
+// it once, when nobody sends any more.
+func (o *Response) Finish(err error) {
+	o.err = err
+	close(o.done)
+}
+
+// Done is closed when the stream has ended: then everything that was sent is in
+// Items, and Err is the outcome.
+func (o *Response) Done() <-chan struct{} { return o.done }
+
+// Err returns the outcome of the request once Done is closed.
+func (o *Response) Err() error { return o.err }

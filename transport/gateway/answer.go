@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Answer is an answer that is being streamed. It belongs to one goroutine.
+type Answer struct {
+	Status int
+	Header http.Header
+
+	attempt *attempt
+	begun   bool
+}
+
+// Read reads what has arrived. The error is io.EOF at a clean end, else a
+// *wire.Fault; a break has then been reported to the breaker.
+//
+// The idle clock runs only while something is waited for: a client that reads
+// slowly is not the worker's fault.
+func (a *Answer) Read(p []byte) (int, error) {
+	t := a.attempt
+	idle := t.u.IdleTimeout
+	if a.begun && idle > 0 {
+		t.timer.Reset(idle)
+	}
+	n, err := t.resp.Body.Read(p)
+	if n > 0 {
+		t.timer.Stop()
+		a.begun = true
+	}
+	if err == nil || err == io.EOF {
+		return n, err
+	}
+	fault := t.fault(err)
+	if gone(fault) {
+		return n, fault
+	}
+	t.u.breaker.fail()
+	cause := "upstream"
+	if fault.Kind == wire.UpstreamTimeout {
+		cause = "idle"
+	}
+	t.u.metrics.streamBroken.WithLabelValues(cause).Inc()
+	return n, fault
+}
+
+// Close frees the answer. Closing one that has not been read to its end breaks
+// its connection, which tells the worker to stop.
+func (a *Answer) Close() { a.attempt.end() }

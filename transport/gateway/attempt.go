@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+var (
+	errTimeout        = errors.New("leg timed out")
+	errAnswerTooLarge = errors.New("answer too large")
+	errUnreadable     = errors.New("the answer could not be read")
+	errNoAnswer       = errors.New("the connection ended before any answer")
+	errNoConnection   = errors.New("no connection could be made")
+)
+
+// ErrDeadConnection is in the chain of a fault whose leg went out on a reused
+// connection that ended before any byte of an answer. It counts as a
+// connection error: whether a worker had seen the leg is not known.
+var ErrDeadConnection = errors.New("a reused connection was dead")
+
+// resends bounds how often a leg is sent again because connections of the pool
+// had died. A gateway that restarts leaves many, but each that is found dead is
+// taken out of the pool.
+const resends = 3
+
+// attempt is one sending of a leg.
+type attempt struct {
+	u      *Upstream
+	parent context.Context // the request's
+	ctx    context.Context // parent, and the time-out
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	began  time.Time
+	resp   *http.Response
+
+	connected, reused, answered atomic.Bool
+}
+
+// send makes attempts until one has response headers.
+func (u *Upstream) send(ctx context.Context, leg Leg) (*attempt, Sent, error) {
+	var sent Sent
+	for {
+		permit, err := u.take(&leg)
+		if err != nil {
+			return nil, sent, err
+		}
+		a := u.begin(ctx)
+		a.resp, err = u.origin.transport.RoundTrip(a.request(leg, leg.Attempt+sent.Attempts))
+		sent.Attempts++
+		sent.Reached = sent.Reached || a.connected.Load()
+		if err == nil {
+			judge(permit, a.resp)
+			return a, sent, nil
+		}
+		fault := a.fault(err)
+		a.end()
+		if gone(fault) {
+			permit.GiveBack()
+			return nil, sent, fault
+		}
+		permit.Fail()
+		if leg.SendOnce || !errors.Is(fault, ErrDeadConnection) || sent.Attempts > resends {
+			return nil, sent, fault
+		}
+		u.metrics.retries.WithLabelValues(u.Name, "dead_connection").Inc()
+	}
+}
+
+// gone reports whether a leg ended because its request did, which says nothing
+// of the upstream.
+func gone(f *wire.Fault) bool { return f.Kind == wire.Canceled || f.Kind == wire.ShuttingDown }
+
+// take returns the permit for the next attempt.
+func (u *Upstream) take(leg *Leg) (*Permit, error) {
+	if leg.Unjudged {
+		return nil, nil
+	}
+	if p := leg.Permit; p != nil {
+		leg.Permit = nil
+		return p, nil
+	}
+	return u.breaker.permit()
+}
+
+// judge settles an attempt at its response headers. Load is not sickness: 429,
+// and 503 that says when to come back, are no failures.
+func judge(p *Permit, resp *http.Response) {
+	if resp.StatusCode < 500 || resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(wire.HeaderRetryAfter) != "" {
+		p.Succeed()
+	} else {
+		p.Fail()
+	}
+}
+
+func (u *Upstream) begin(ctx context.Context) *attempt {
+	a := &attempt{u: u, parent: ctx, began: time.Now()}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	a.timer = time.AfterFunc(u.Timeout, func() { a.cancel(errTimeout) })
+	u.requests.Inc()
+	return a
+}
+
+// end frees what the attempt holds.
+func (a *attempt) end() {
+	a.timer.Stop()
+	a.cancel(nil)
+	if a.resp != nil {
+		a.resp.Body.Close()
+	}
+}
+
+// request builds the attempt's request. It has no GetBody: net/http would send
+// a POST again by itself otherwise, past our own rules, if a client's header
+// Idempotency-Key says that it may.
+func (a *attempt) request(leg Leg, n int) *http.Request {
+	id := attemptID(leg.ID, n)
+	payload := leg.Body(id)
+	u := a.u.origin.base
+	u.Path, u.RawQuery = leg.Path, leg.Query
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
+		GotFirstResponseByte: func() { a.answered.Store(true) },
+	}
+	req := &http.Request{
+		Method: http.MethodPost, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.header(leg, id), Body: payload.Reader(), ContentLength: payload.Size(),
+	}
+	return req.WithContext(httptrace.WithClientTrace(a.ctx, trace))
+}
+
+// header adds to the client's headers what the coordinator says itself.
+func (a *attempt) header(leg Leg, id string) http.Header {
+	h := make(http.Header, len(leg.Header)+5)
+	for name, values := range leg.Header {
+		h[name] = values
+	}
+	if !leg.unread {
+		delete(h, "Accept-Encoding")
+	}
+	one := [...]string{"application/json", id, "1", a.u.Profile}
+	h["Content-Type"], h[wire.HeaderRequestID], h[wire.HeaderHop] = one[0:1:1], one[1:2:2], one[2:3:3]
+	if a.u.ProfileHeader != "" {
+		h[a.u.ProfileHeader] = one[3:4:4]
+	}
+	if h["User-Agent"] == nil {
+		h["User-Agent"] = []string{""} // net/http would add its own name
+	}
+	return h
+}
+
+// fault says what an error of this attempt means. Its text holds nothing of an
+// answer: net/http quotes malformed answers in its errors.
+func (a *attempt) fault(err error) *wire.Fault {
+	if a.parent.Err() != nil {
+		if f := (*wire.Fault)(nil); errors.As(context.Cause(a.parent), &f) {
+			return f
+		}
+		return wire.Faultf(wire.Canceled, "the client left").Because(context.Cause(a.parent))
+	}
+	if context.Cause(a.ctx) == errTimeout {
+		return wire.Faultf(wire.UpstreamTimeout, "%s took too long", a.u.Name)
+	}
+	f := wire.Faultf(wire.UpstreamFailed, "%s could not be reached or broke off", a.u.Name)
+	switch {
+	case errors.Is(err, errAnswerTooLarge):
+		return f.Because(errAnswerTooLarge)
+	case a.answered.Load():
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return f.Because(io.ErrUnexpectedEOF)
+		}
+		return f.Because(errUnreadable)
+	case !a.connected.Load():
+		return f.Because(dialFailed(err))
+	case a.reused.Load():
+		return f.Because(ErrDeadConnection)
+	}
+	return f.Because(errNoAnswer)
+}
+
+// dialFailed says why there is no connection, if the network did: that names
+// addresses and nothing else.
+func dialFailed(err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return fmt.Errorf("%w: %w", errNoConnection, op)
+	}
+	return errNoConnection
+}

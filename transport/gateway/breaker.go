@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// BreakerSettings say when an upstream is left alone. The zero value is no
+// breaker at all.
+type BreakerSettings struct {
+	Enabled bool
+	// ConsecutiveFailures in a row trip it.
+	ConsecutiveFailures uint32
+	// FailureRatio of the attempts of Interval trips it too, once there were
+	// MinRequests of them; 0 switches this rule off.
+	FailureRatio float64
+	MinRequests  uint32
+	Interval     time.Duration
+	// OpenTimeout is how long nothing is sent. Then HalfOpenRequests may try,
+	// and as many successes in a row close it.
+	OpenTimeout      time.Duration
+	HalfOpenRequests uint32
+}
+
+// breaker is the circuit breaker of one profile. A nil breaker lets
+// everything pass.
+type breaker struct {
+	profile  string
+	trials   uint32
+	cb       *gobreaker.TwoStepCircuitBreaker[struct{}]
+	rejected func()
+}
+
+// windowBuckets is the grain of the rolling window that failures are counted in.
+const windowBuckets = 10
+
+var (
+	errFailure = errors.New("failure")
+	errUnused  = errors.New("unused")
+)
+
+func newBreaker(profile string, s BreakerSettings, m *Metrics) *breaker {
+	if !s.Enabled {
+		return nil
+	}
+	b := &breaker{profile: profile, trials: s.HalfOpenRequests, rejected: m.breakerRejected.WithLabelValues(profile).Inc}
+	b.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         profile,
+		MaxRequests:  s.HalfOpenRequests,
+		Interval:     s.Interval,
+		BucketPeriod: s.Interval / windowBuckets,
+		Timeout:      s.OpenTimeout,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			judged := c.TotalSuccesses + c.TotalFailures
+			return c.ConsecutiveFailures >= s.ConsecutiveFailures ||
+				s.FailureRatio > 0 && judged >= s.MinRequests && float64(c.TotalFailures) >= s.FailureRatio*float64(judged)
+		},
+		IsExcluded: func(err error) bool { return errors.Is(err, errUnused) },
+		// This runs under the breaker's lock: asking it anything here would
+		// wait for ever.
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			m.breakerTransitions.WithLabelValues(profile, from.String(), to.String()).Inc()
+		},
+	})
+	m.watchBreaker(profile, func() float64 { return float64(b.cb.State()) })
+	return b
+}
+
+// ready reports, without taking a permit, whether one could be had.
+func (b *breaker) ready() error {
+	if b == nil {
+		return nil
+	}
+	switch b.cb.State() {
+	case gobreaker.StateOpen:
+		return b.refuse()
+	case gobreaker.StateHalfOpen:
+		if c := b.cb.Counts(); c.Requests >= b.trials+c.TotalExclusions {
+			return b.refuse()
+		}
+	}
+	return nil
+}
+
+func (b *breaker) refuse() error {
+	b.rejected()
+	f := wire.Faultf(wire.Unavailable, "%s workers are unavailable: their circuit breaker is open", b.profile)
+	f.RetryAfter = "1"
+	return f
+}
+
+// permit takes the right to send one attempt.
+func (b *breaker) permit() (*Permit, error) {
+	if b == nil {
+		return &Permit{}, nil
+	}
+	done, err := b.cb.Allow()
+	if err != nil {
+		return nil, b.refuse()
+	}
+	return &Permit{done: done}, nil
+}
+
+// fail counts a failure that came after its attempt had been judged. An open
+// breaker has no use for it.
+func (b *breaker) fail() {
+	if b == nil {
+		return
+	}
+	if done, err := b.cb.Allow(); err == nil {
+		done(errFailure)
+	}
+}
+
+func (b *breaker) state() string {
+	if b == nil {
+		return "disabled"
+	}
+	return b.cb.State().String()
+}
+
+// Permit is the right to send one attempt past a breaker. It must be settled
+// by exactly one of the ways below; later ones do nothing, so that whoever owns
+// a permit can give it back on every way out. It may be used by several
+// goroutines.
+type Permit struct {
+	done    func(error)
+	settled atomic.Bool
+}
+
+func (p *Permit) settle(outcome error) {
+	if p != nil && p.settled.CompareAndSwap(false, true) && p.done != nil {
+		p.done(outcome)
+	}
+}
+
+// Succeed reports that the upstream works.
+func (p *Permit) Succeed() { p.settle(nil) }
+
+// Fail reports that it does not.
+func (p *Permit) Fail() { p.settle(errFailure) }
+
+// GiveBack reports that nothing was learnt: the attempt was not sent, or the
+// client left before it was answered. A nil permit is given back already.
+func (p *Permit) GiveBack() { p.settle(errUnused) }

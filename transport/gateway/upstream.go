@@ -1,0 +1,189 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// UpstreamSettings describe one profile of an origin.
+type UpstreamSettings struct {
+	// Name is the profile's name: "prefill", "decode", "render".
+	Name string
+	// ProfileHeader, if set, is sent with every leg and holds Profile.
+	ProfileHeader, Profile string
+	// Timeout of an attempt: to its response headers, to the end of an answer
+	// that is read whole, to the first bytes of a streamed one.
+	Timeout time.Duration
+	// IdleTimeout is the longest pause in a streamed answer after its first
+	// bytes; 0 is none.
+	IdleTimeout time.Duration
+	Breaker     BreakerSettings
+}
+
+// Upstream sends the legs of one profile. It may be used by many goroutines.
+type Upstream struct {
+	UpstreamSettings
+	origin   *Origin
+	breaker  *breaker
+	metrics  *Metrics
+	requests prometheus.Counter
+	duration prometheus.Observer
+}
+
+// NewUpstream makes an upstream of an origin.
+func NewUpstream(o *Origin, s UpstreamSettings, m *Metrics) *Upstream {
+	s.ProfileHeader = http.CanonicalHeaderKey(s.ProfileHeader)
+	return &Upstream{
+		UpstreamSettings: s,
+		origin:           o,
+		breaker:          newBreaker(s.Name, s.Breaker, m),
+		metrics:          m,
+		requests:         m.requests.WithLabelValues(s.Name),
+		duration:         m.duration.WithLabelValues(s.Name),
+	}
+}
+
+// Address returns the base URL that legs go to.
+func (u *Upstream) Address() string { return u.origin.base.String() }
+
+// Ready returns nil if the breaker would let an attempt pass now, else a fault
+// of kind Unavailable. It takes no permit.
+func (u *Upstream) Ready() error { return u.breaker.ready() }
+
+// Permit takes the right to send one attempt, ahead of sending it. The error
+// is a fault of kind Unavailable.
+func (u *Upstream) Permit() (*Permit, error) { return u.breaker.permit() }
+
+// BreakerState names the state of the breaker: closed, half-open, open, or
+// disabled.
+func (u *Upstream) BreakerState() string { return u.breaker.state() }
+
+// Leg is one call to an upstream.
+type Leg struct {
+	Path  string // as the protocol names it, never what a client sent
+	Query string // raw, without "?"
+	// Header holds the client's headers that are forwarded. It is not changed.
+	Header http.Header
+	// ID is the request's id; the n-th attempt goes by <id>-r<n> for n > 0.
+	ID string
+	// Attempt counts the attempts that this leg has had before, in an earlier
+	// run of its phase.
+	Attempt int
+	// Body builds the body of an attempt, which goes by this id. It is built
+	// anew for each, so that connectors can mint ids per attempt.
+	Body func(id string) wire.Payload
+	// Permit, if set, is used for the first attempt instead of a new one.
+	Permit *Permit
+	// SendOnce forbids a second attempt, whatever happened to the first.
+	SendOnce bool
+	// Unjudged leaves the breaker out: the leg passes it and is not reported.
+	Unjudged bool
+
+	// unread: the answer goes to the client as it is, in an encoding that the
+	// client has asked for.
+	unread bool
+}
+
+// attemptID is the request id of an attempt.
+func attemptID(id string, n int) string {
+	if n == 0 {
+		return id
+	}
+	return id + "-r" + strconv.Itoa(n)
+}
+
+// Answers that are read whole are held in memory, errors are read only so that
+// their connection can be used again.
+const (
+	maxAnswer      = 256 << 20
+	maxErrorAnswer = 8 << 10
+)
+
+// Sent says what became of a leg on its way out.
+type Sent struct {
+	// Attempts is how many were made.
+	Attempts int
+	// Reached: a connection was there for at least one of them, so that a
+	// worker may have seen the leg.
+	Reached bool
+}
+
+// Call sends a leg whose answer is read whole and must be 200, and returns the
+// answer's body. Errors are *wire.Fault; they hold nothing of the body.
+func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
+	a, sent, err := u.send(ctx, leg)
+	if err != nil {
+		return nil, sent, err
+	}
+	defer a.end()
+	if a.resp.StatusCode != http.StatusOK {
+		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
+		return nil, sent, u.refusal(a.resp)
+	}
+	body, err := readAll(a.resp)
+	if err != nil {
+		fault := a.fault(err)
+		if !leg.Unjudged && !gone(fault) {
+			u.breaker.fail()
+		}
+		return nil, sent, fault
+	}
+	u.duration.Observe(time.Since(a.began).Seconds())
+	return body, sent, nil
+}
+
+// Open sends a leg whose answer goes to the client as it is, whatever its
+// status, and returns once its headers are there. The caller must close the
+// answer. Errors are *wire.Fault.
+func (u *Upstream) Open(ctx context.Context, leg Leg) (*Answer, Sent, error) {
+	leg.unread = true
+	a, sent, err := u.send(ctx, leg)
+	if err != nil {
+		return nil, sent, err
+	}
+	u.duration.Observe(time.Since(a.began).Seconds())
+	return &Answer{Status: a.resp.StatusCode, Header: a.resp.Header, attempt: a}, sent, nil
+}
+
+// refusal is the fault of an answer that should have been 200.
+func (u *Upstream) refusal(resp *http.Response) *wire.Fault {
+	f := wire.Faultf(wire.UpstreamFailed, "%s answered %d", u.Name, resp.StatusCode)
+	if resp.StatusCode/100 == 4 {
+		f.Kind, f.Status = wire.UpstreamRejected, resp.StatusCode
+	}
+	f.RetryAfter = resp.Header.Get(wire.HeaderRetryAfter)
+	f.DropReason = resp.Header.Get(wire.HeaderDropReason)
+	return f
+}
+
+// readAll reads an answer of at most maxAnswer bytes. What its Content-Length
+// promises is reserved ahead up to a megabyte only: it is a promise.
+func readAll(resp *http.Response) ([]byte, error) {
+	const ahead = 1 << 20
+	size := resp.ContentLength
+	if size < 0 || size > ahead {
+		size = min(ahead, max(size, 4<<10))
+	}
+	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	for {
+		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		case len(buf) > maxAnswer:
+			return nil, errAnswerTooLarge
+		case len(buf) == cap(buf):
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}

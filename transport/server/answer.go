@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// pipeline is the handler of a protocol's route.
+func (s *Server) pipeline(p *wire.Protocol) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		received := time.Now()
+		id, _ := s.requestID(r)
+		s.metrics.running.Inc()
+		defer s.metrics.running.Dec()
+		req, fault := s.accept(w, r, p, id)
+		if fault != nil {
+			req = &phases.Request{ID: id, Protocol: p}
+		}
+		req.Received = received
+		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req}
+		if fault != nil {
+			a.fail(fault)
+		} else {
+			a.run(r.Context())
+		}
+		s.finish(a)
+		if a.abort {
+			panic(http.ErrAbortHandler) // the only way to end an answer that is not whole
+		}
+	})
+}
+
+// answering is the writing of one answer. It belongs to the handler's
+// goroutine.
+type answering struct {
+	server *Server
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	req    *phases.Request
+
+	begun    bool // the head is written
+	events   bool // the answer is a stream of events that can be added to
+	boundary wire.Boundary
+	status   int
+	bytes    int64
+	first    time.Time // when the first byte of the body went out
+	fault    *wire.Fault
+	abort    bool
+}
+
+// run hands the request to the engine and writes what comes back. It returns
+// when nothing of the request is left.
+func (a *answering) run(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := a.server.engine.Start(ctx, a.req); err != nil {
+		a.fail(wire.FaultOf(err))
+		return
+	}
+	out := a.req.Out
+	for {
+		select {
+		case it := <-out.Items():
+			if err := a.write(it, out.Items()); err != nil {
+				cancel(wire.Faultf(wire.Canceled, "the client takes nothing any more").Because(err))
+				a.discard(out)
+				return
+			}
+		case <-out.Done():
+			a.end(out)
+			return
+		}
+	}
+}
+
+// write writes an item and those that are there already, and flushes once.
+func (a *answering) write(it phases.Item, more <-chan phases.Item) error {
+	if t := a.server.WriteTimeout; t > 0 {
+		a.rc.SetWriteDeadline(time.Now().Add(t))
+	}
+	for {
+		if err := a.writeItem(it); err != nil {
+			return err
+		}
+		select {
+		case it = <-more:
+		default:
+			return a.rc.Flush()
+		}
+	}
+}
+
+func (a *answering) writeItem(it phases.Item) error {
+	if it.Head != nil {
+		a.head(it.Head)
+		return nil
+	}
+	defer it.Chunk.Free()
+	b := it.Chunk.Bytes()
+	if a.bytes == 0 {
+		a.first = time.Now()
+	}
+	n, err := a.w.Write(b)
+	a.bytes += int64(n)
+	if a.events {
+		a.boundary.Write(b)
+	}
+	return err
+}
+
+// head writes the head of decode's answer.
+func (a *answering) head(head *phases.Head) {
+	h := a.w.Header()
+	for name, values := range head.Header {
+		h[name] = values
+	}
+	h.Set(wire.HeaderRequestID, a.req.ID)
+	a.begun, a.status = true, head.Status
+	a.events = wire.IsEventStream(head.Header)
+	a.w.WriteHeader(head.Status)
+}
+
+// end writes what is left when the request is over, and its outcome if that is
+// a failure.
+func (a *answering) end(out *phases.Response) {
+	for {
+		select {
+		case it := <-out.Items():
+			if err := a.write(it, out.Items()); err != nil {
+				a.discard(out)
+				return
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if err := out.Err(); err != nil {
+		a.fail(wire.FaultOf(err))
+		return
+	}
+	if !a.begun {
+		a.fail(wire.Faultf(wire.Internal, "internal error").Because(errors.New("the pipeline ended without an answer")))
+		return
+	}
+	if a.server.WriteTimeout > 0 {
+		a.rc.SetWriteDeadline(time.Time{})
+	}
+}
+
+// discard waits for the end of a request whose client is gone.
+func (a *answering) discard(out *phases.Response) {
+	a.abort = true
+	a.fault = wire.Faultf(wire.Canceled, "the client takes nothing any more")
+	for {
+		select {
+		case it := <-out.Items():
+			if it.Chunk != nil {
+				it.Chunk.Free()
+			}
+		case <-out.Done():
+			return
+		}
+	}
+}
+
+// fail ends the answer with a fault: as an error object if nothing was written
+// yet, as one more event in a stream of events, and never as a clean end.
+func (a *answering) fail(f *wire.Fault) {
+	a.fault = f
+	if !a.begun {
+		a.status = statusOf(f).status
+		if f.Kind == wire.Canceled {
+			a.abort = true
+			return
+		}
+		if t := a.server.WriteTimeout; t > 0 {
+			a.rc.SetWriteDeadline(time.Now().Add(t))
+		}
+		a.server.writeFault(a.w, a.req.ID, f)
+		return
+	}
+	a.abort = true
+	if !a.events || f.Kind == wire.Canceled {
+		return
+	}
+	event := a.boundary.Gap() + "data: " + string(errorBody(a.req.ID, f)) + "\n\n"
+	n, _ := a.w.Write([]byte(event))
+	a.bytes += int64(n)
+	a.rc.Flush()
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// shown is what a client is shown of a kind of fault.
+type shown struct {
+	status int
+	kind   string // "type" in the error object
+}
+
+const (
+	invalidRequest = "invalid_request_error"
+	rateLimit      = "rate_limit_error"
+	upstreamError  = "upstream_error"
+	overloaded     = "overloaded_error"
+	internalError  = "internal_error"
+)
+
+// statuses maps every kind of fault: the only place that does.
+var statuses = map[wire.Kind]shown{
+	wire.Internal:            {http.StatusInternalServerError, internalError},
+	wire.BadRequest:          {http.StatusBadRequest, invalidRequest},
+	wire.LimitExceeded:       {http.StatusBadRequest, invalidRequest},
+	wire.NotFound:            {http.StatusNotFound, invalidRequest},
+	wire.MethodNotAllowed:    {http.StatusMethodNotAllowed, invalidRequest},
+	wire.UnsupportedEncoding: {http.StatusUnsupportedMediaType, invalidRequest},
+	wire.TooLarge:            {http.StatusRequestEntityTooLarge, invalidRequest},
+	wire.BodyTimeout:         {http.StatusRequestTimeout, invalidRequest},
+	wire.RoutingLoop:         {http.StatusLoopDetected, invalidRequest},
+	wire.UpstreamRejected:    {http.StatusBadGateway, invalidRequest}, // the status is the upstream's
+	wire.UpstreamFailed:      {http.StatusBadGateway, upstreamError},
+	wire.UpstreamTimeout:     {http.StatusGatewayTimeout, upstreamError},
+	wire.Unavailable:         {http.StatusServiceUnavailable, overloaded},
+	wire.QueueFull:           {http.StatusTooManyRequests, overloaded},
+	wire.ShuttingDown:        {http.StatusServiceUnavailable, overloaded},
+	wire.Canceled:            {statusClientGone, invalidRequest},
+}
+
+// statusClientGone is what logs and metrics call a request whose client left:
+// nobody sees it on the wire.
+const statusClientGone = 499
+
+func statusOf(f *wire.Fault) shown {
+	s := statuses[f.Kind]
+	if f.Kind == wire.UpstreamRejected {
+		s.status = f.Status
+		if f.Status == http.StatusTooManyRequests {
+			s.kind = rateLimit
+		}
+	}
+	return s
+}
+
+// errorObject is the body of an error, as OpenAI clients expect it.
+type errorObject struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	} `json:"error"`
+}
+
+func errorBody(id string, f *wire.Fault) []byte {
+	var o errorObject
+	o.Error.Message = f.Message + " (request_id: " + id + ")"
+	o.Error.Type = statusOf(f).kind
+	o.Error.Code = f.ErrorCode()
+	body, err := json.Marshal(&o)
+	if err != nil { // three strings: it cannot be
+		return []byte(`{"error":{"message":"internal error","type":"internal_error","param":null,"code":"internal"}}`)
+	}
+	return body
+}
+
+// writeFault answers a request with a fault. Nothing must have been written.
+func (s *Server) writeFault(w http.ResponseWriter, id string, f *wire.Fault) {
+	h := w.Header()
+	h.Set(wire.HeaderRequestID, id)
+	h.Set("Content-Type", "application/json")
+	if f.RetryAfter != "" {
+		h.Set(wire.HeaderRetryAfter, f.RetryAfter)
+	}
+	if f.DropReason != "" {
+		h.Set(wire.HeaderDropReason, f.DropReason)
+	}
+	w.WriteHeader(statusOf(f).status)
+	w.Write(errorBody(id, f))
+}

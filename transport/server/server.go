@@ -1,0 +1,151 @@
+// Package server is the coordinator's public HTTP listener: it reads requests,
+// hands them to the engine, and writes what comes back.
+//
+// It is the only place that knows an http.ResponseWriter, and the only one that
+// turns a fault into a status.
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Engine drives requests; see package actors.
+type Engine interface {
+	// Start begins to drive a request, whose answer comes by its Out. An error
+	// refuses it.
+	Start(ctx context.Context, r *phases.Request) error
+}
+
+// Settings of the listener. Durations of 0 are no limit.
+type Settings struct {
+	// ReadTimeout is how long headers, and then a body, may take to arrive.
+	ReadTimeout time.Duration
+	// WriteTimeout is how long a client may take nothing of an answer. There is
+	// no limit on a whole answer.
+	WriteTimeout time.Duration
+	// IdleTimeout is how long an unused connection is kept.
+	IdleTimeout time.Duration
+	// MaxBody is the size in bytes of the largest request body.
+	MaxBody int64
+	// ProfileHeader is the name of the header that clients may not set.
+	ProfileHeader string
+}
+
+// Server is the public listener. Its handler may serve many requests at once.
+type Server struct {
+	Settings
+	engine   Engine
+	log      *slog.Logger
+	metrics  *Metrics
+	http     *http.Server
+	draining atomic.Bool
+
+	// Finished, if set before the server is used, is called after each request
+	// that went to the engine.
+	Finished func(Record)
+}
+
+// New makes a server. A nil logger logs nothing, nil metrics go nowhere.
+func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if m == nil {
+		m = NewMetrics(nil)
+	}
+	srv := &Server{Settings: s, engine: e, log: log, metrics: m}
+	srv.http = &http.Server{
+		Handler:           srv.routes(),
+		ReadHeaderTimeout: s.ReadTimeout,
+		IdleTimeout:       s.IdleTimeout,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	// ReadTimeout and WriteTimeout of net/http stay off. The one would end the
+	// context of a request whose answer takes longer, the other would cut long
+	// streams: both are set for single reads and writes instead.
+	return srv
+}
+
+// routes is the table of what clients may call.
+func (s *Server) routes() http.Handler {
+	r := httprouter.New()
+	r.RedirectTrailingSlash = false
+	r.RedirectFixedPath = false
+	r.HandleOPTIONS = false
+	for _, p := range wire.Protocols() {
+		r.Handler(http.MethodPost, p.Path, s.pipeline(p))
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		r.HandlerFunc(method, "/healthz", s.healthz)
+		r.HandlerFunc(method, "/readyz", s.readyz)
+	}
+	r.NotFound = s.refuse(func(*http.Request) *wire.Fault {
+		return wire.Faultf(wire.NotFound, "no such route")
+	})
+	r.MethodNotAllowed = s.refuse(func(req *http.Request) *wire.Fault {
+		return wire.Faultf(wire.MethodNotAllowed, "this route does not take %s", req.Method)
+	})
+	return r
+}
+
+// refuse answers every request with a fault.
+func (s *Server) refuse(fault func(*http.Request) *wire.Fault) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, _ := s.requestID(r)
+		s.writeFault(w, id, fault(r))
+	})
+}
+
+// Serve serves connections of a listener until Shutdown or Close. It returns
+// nil then, and otherwise says why it stopped.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Handler returns the handler of all routes.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// Drain makes the server say that it is not ready, while it goes on serving.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Shutdown closes the listener and waits until no request is left or ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	return s.http.Shutdown(ctx)
+}
+
+// Close closes the listener and all connections.
+func (s *Server) Close() error { return s.http.Close() }
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, `{"ok":true}`)
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if s.draining.Load() {
+		writeJSON(w, http.StatusServiceUnavailable, `{"ready":false,"reason":"shutting down"}`)
+		return
+	}
+	writeJSON(w, http.StatusOK, `{"ready":true}`)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	io.WriteString(w, body)
+}

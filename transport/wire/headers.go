@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// Names of headers that the coordinator reads or sets, in canonical form.
+const (
+	HeaderRequestID  = "X-Request-Id"
+	HeaderHop        = "X-Coordinator-Hop"
+	HeaderDropReason = "X-Llm-D-Request-Dropped-Reason"
+	HeaderRetryAfter = "Retry-After"
+
+	// destinationPrefix begins every name that addresses an endpoint directly.
+	destinationPrefix = "X-Gateway-Destination-Endpoint"
+)
+
+// hopByHop are the headers that concern one connection (RFC 9110, 7.6.1).
+var hopByHop = nameSet("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade")
+
+// routing are the headers by which workers or gateways can be told where a
+// request goes. Clients may neither choose nor see that.
+var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Prefill-Pin-Host-Port",
+	"X-Data-Parallel-Rank")
+
+// owned are the request headers that the coordinator sets itself or that
+// belong to the client's own body.
+var owned = nameSet("Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect", "Prefer",
+	HeaderRequestID, HeaderHop)
+
+func nameSet(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+// RequestHeaders returns the client's headers that go on every leg, with all
+// their values. Accept-Encoding is among them: it is for legs whose answer goes
+// to the client unread, and others must drop it. profile is the name of the
+// header that carries the scheduling profile.
+func RequestHeaders(client http.Header, profile string) http.Header {
+	return keep(client, func(name string) bool {
+		return owned[name] || strings.EqualFold(name, profile)
+	})
+}
+
+// ResponseHeaders returns the headers of an answer that go to the client.
+func ResponseHeaders(upstream http.Header) http.Header {
+	return keep(upstream, func(name string) bool { return name == HeaderRequestID })
+}
+
+// keep copies headers but for those of one connection, those that choose a
+// worker, and those that drop names. Values are shared with in.
+func keep(in http.Header, drop func(name string) bool) http.Header {
+	named := connectionNames(in)
+	out := make(http.Header, len(in)+4)
+	for name, values := range in {
+		if hopByHop[name] || routing[name] || drop(name) || named[name] {
+			continue
+		}
+		if len(name) >= len(destinationPrefix) && strings.EqualFold(name[:len(destinationPrefix)], destinationPrefix) {
+			continue
+		}
+		out[name] = values
+	}
+	return out
+}
+
+// connectionNames returns the headers that Connection names, or nil.
+func connectionNames(in http.Header) map[string]bool {
+	var named map[string]bool
+	for _, value := range in["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = textproto.TrimString(name); name == "" || strings.EqualFold(name, "close") || strings.EqualFold(name, "keep-alive") {
+				continue
+			}
+			if named == nil {
+				named = make(map[string]bool)
+			}
+			named[textproto.CanonicalMIMEHeaderKey(name)] = true
+		}
+	}
+	return named
+}
+
+// ValidRequestID reports whether a client's request id is kept: 1 to 128
+// letters, digits and hyphens. It travels into logs and file names of workers.
+func ValidRequestID(id string) bool {
+	if len(id) == 0 || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !isDigit(c) && c != '-' && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}

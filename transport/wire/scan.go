@@ -1,0 +1,339 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep objects and arrays may be nested. It is the limit of
+// encoding/json and of the parsers behind us.
+const MaxDepth = 10_000
+
+// SyntaxError says where a text stops being JSON. It never quotes the text: a
+// body holds what a client wrote.
+type SyntaxError struct {
+	Offset int // bytes before the place
+	Reason string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s at byte %d", e.Reason, e.Offset)
+}
+
+const errShort = "unexpected end of JSON"
+
+// scanner walks JSON text without building values. It checks the whole
+// grammar of RFC 8259, so that a text it has passed can be walked again
+// without checks, and looks at the bytes of a long string only in bulk:
+// a body's weight is in its images and token arrays.
+type scanner struct {
+	data []byte
+	pos  int
+	// nest holds one entry per open object ('{') or array ('[').
+	nest []byte
+	// nameAt and nameEnd are where the last member name stood, quotes included.
+	nameAt, nameEnd int
+}
+
+func (s *scanner) fail(reason string) error {
+	if s.pos >= len(s.data) {
+		reason = errShort
+	}
+	return &SyntaxError{Offset: s.pos, Reason: reason}
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the next byte, or 0 at the end: a NUL is no JSON either way.
+func (s *scanner) peek() byte {
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+// value moves over one value, which must begin at pos.
+func (s *scanner) value() error {
+	base := len(s.nest)
+	for {
+		opened, err := s.open()
+		if err != nil {
+			return err
+		}
+		if opened {
+			continue
+		}
+		more, err := s.close(base)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// open moves over a scalar, or into an object or array up to where its first
+// member's value or first element begins. It reports whether a value must
+// follow. An empty object or array counts as a scalar.
+func (s *scanner) open() (bool, error) {
+	switch c := s.peek(); c {
+	case '{', '[':
+		if len(s.nest) >= MaxDepth {
+			return false, &SyntaxError{Offset: s.pos, Reason: "nested too deep"}
+		}
+		s.pos++
+		s.space()
+		if s.peek() == c+2 { // '}' is '{'+2 and ']' is '['+2
+			s.pos++
+			return false, nil
+		}
+		s.nest = append(s.nest, c)
+		if c == '{' {
+			return true, s.name()
+		}
+		return true, nil
+	case '"':
+		return false, s.string()
+	case 't':
+		return false, s.literal("true")
+	case 'f':
+		return false, s.literal("false")
+	case 'n':
+		return false, s.literal("null")
+	default:
+		return false, s.number()
+	}
+}
+
+// openObject is open for a text that begins an object.
+func (s *scanner) openObject() (bool, error) {
+	opened, err := s.open()
+	return opened && err == nil, err
+}
+
+// close moves over what may follow a value, closing objects and arrays that
+// end there, down to the nesting of base. It reports whether a value must
+// follow.
+func (s *scanner) close(base int) (bool, error) {
+	for len(s.nest) > base {
+		s.space()
+		top := s.nest[len(s.nest)-1]
+		switch s.peek() {
+		case ',':
+			s.pos++
+			s.space()
+			if top == '{' {
+				return true, s.name()
+			}
+			return true, nil
+		case top + 2:
+			s.pos++
+			s.nest = s.nest[:len(s.nest)-1]
+		default:
+			return false, s.fail("want a comma or a closing bracket")
+		}
+	}
+	return false, nil
+}
+
+// name moves over a member's name and colon, to where its value begins.
+func (s *scanner) name() error {
+	if s.peek() != '"' {
+		return s.fail("want a member name in quotes")
+	}
+	s.nameAt = s.pos
+	if err := s.string(); err != nil {
+		return err
+	}
+	s.nameEnd = s.pos
+	s.space()
+	if s.peek() != ':' {
+		return s.fail("want a colon after a member name")
+	}
+	s.pos++
+	s.space()
+	return nil
+}
+
+func (s *scanner) literal(word string) error {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+		return s.fail("not a JSON value")
+	}
+	s.pos += len(word)
+	return nil
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func (s *scanner) digits() error {
+	if !isDigit(s.peek()) {
+		return s.fail("want a digit")
+	}
+	i := s.pos
+	for i < len(s.data) && isDigit(s.data[i]) {
+		i++
+	}
+	s.pos = i
+	return nil
+}
+
+func (s *scanner) number() error {
+	c := s.peek()
+	if c != '-' && !isDigit(c) {
+		return s.fail("not a JSON value")
+	}
+	if c == '-' {
+		s.pos++
+	}
+	if s.peek() == '0' {
+		s.pos++
+	} else if err := s.digits(); err != nil {
+		return err
+	}
+	if s.peek() == '.' {
+		s.pos++
+		if err := s.digits(); err != nil {
+			return err
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.pos++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.pos++
+		}
+		return s.digits()
+	}
+	return nil
+}
+
+// string moves over a string. The pieces between its escapes are found with
+// bytes.IndexByte and checked in bulk. The quote that may end the string is
+// looked for again only once it is passed, so that a string of nothing but
+// escapes takes no more than linear time.
+func (s *scanner) string() error {
+	s.pos++
+	quote := -1
+	for {
+		if quote < s.pos {
+			n := bytes.IndexByte(s.data[s.pos:], '"')
+			if n < 0 {
+				s.pos = len(s.data)
+				return s.fail(errShort)
+			}
+			quote = s.pos + n
+		}
+		piece := s.data[s.pos:quote]
+		esc := bytes.IndexByte(piece, '\\')
+		if esc >= 0 {
+			piece = piece[:esc]
+		}
+		if i := badChar(piece); i >= 0 {
+			return &SyntaxError{Offset: s.pos + i, Reason: "control character or invalid UTF-8 in a string"}
+		}
+		s.pos += len(piece)
+		if esc < 0 {
+			s.pos++
+			return nil
+		}
+		if err := s.escape(); err != nil {
+			return err
+		}
+	}
+}
+
+// escape moves over one escape sequence.
+func (s *scanner) escape() error {
+	s.pos++ // the backslash
+	switch s.peek() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.pos++
+		return nil
+	case 'u':
+		s.pos++
+		for range 4 {
+			if hexDigit(s.peek()) < 0 {
+				return s.fail("bad \\u escape")
+			}
+			s.pos++
+		}
+		return nil
+	}
+	return s.fail("bad escape")
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case isDigit(c):
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// badChar returns the index of the first byte that may not stand in a JSON
+// string as it is, or -1. Eight bytes are tested at a time.
+func badChar(b []byte) int {
+	i, ascii := 0, true
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		if w&0x8080808080808080 != 0 {
+			ascii = false
+		}
+		// A byte below 0x20 has none of the bits 0x60 and none of 0x80.
+		if (w-0x2020202020202020)&^w&0x8080808080808080 != 0 {
+			break
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] < 0x20 {
+			return i
+		}
+		if b[i] >= utf8.RuneSelf {
+			ascii = false
+		}
+	}
+	if ascii || utf8.Valid(b) {
+		return -1
+	}
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// Valid reports the first fault of text as one JSON value with nothing but
+// white space around it, as a *SyntaxError, or nil.
+func Valid(text []byte) error {
+	s := scanner{data: text}
+	s.space()
+	if err := s.value(); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+func (s *scanner) end() error {
+	if s.space(); s.pos < len(s.data) {
+		return &SyntaxError{Offset: s.pos, Reason: "something follows the JSON value"}
+	}
+	return nil
+}
+
+var errNotObject = errors.New("not a JSON object")

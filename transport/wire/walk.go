@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// The functions of this file walk text that has been checked before (by
+// [ParseBody] or [Valid]): they do not report faults.
+
+// skip returns the index behind the value that begins at i.
+func skip(text []byte, i int) int {
+	s := scanner{data: text, pos: i}
+	if s.value() != nil {
+		return len(text)
+	}
+	return s.pos
+}
+
+// trim cuts white space off both ends of a JSON text.
+func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
+
+// EachMember calls f for every member of an object in order, with its name as
+// it is spelt (quotes included) and its value's text, until f returns false.
+// It reports whether text is an object. Text must be valid JSON.
+func EachMember(text []byte, f func(name, value []byte) bool) bool {
+	text = trim(text)
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	s := scanner{data: text, pos: 1}
+	for {
+		s.space()
+		if s.peek() != '"' {
+			return true
+		}
+		from := s.pos
+		if s.string() != nil {
+			return true
+		}
+		name := text[from:s.pos]
+		s.space()
+		s.pos++ // the colon
+		s.space()
+		from = s.pos
+		if s.value() != nil || !f(name, text[from:s.pos]) {
+			return true
+		}
+		s.space()
+		s.pos++ // a comma, or the end
+	}
+}
+
+// EachElement calls f for every element of an array in order until f returns
+// false. It reports whether text is an array. Text must be valid JSON.
+func EachElement(text []byte, f func(value []byte) bool) bool {
+	text = trim(text)
+	if len(text) == 0 || text[0] != '[' {
+		return false
+	}
+	s := scanner{data: text, pos: 1}
+	for {
+		s.space()
+		if c := s.peek(); c == ']' || c == 0 {
+			return true
+		}
+		from := s.pos
+		if s.value() != nil || !f(text[from:s.pos]) {
+			return true
+		}
+		s.space()
+		s.pos++ // a comma, or the end
+	}
+}
+
+// Lookup returns the value of an object's last member of that name, or nil if
+// there is none or text is no object. Text must be valid JSON.
+func Lookup(text []byte, name string) (value []byte) {
+	EachMember(text, func(n, v []byte) bool {
+		if NameIs(n, name) {
+			value = v
+		}
+		return true
+	})
+	return value
+}
+
+// NameIs reports whether a member's name as it is spelt, with its quotes and
+// escapes, is name.
+func NameIs(spelt []byte, name string) bool {
+	inner := spelt[1 : len(spelt)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner) == name
+	}
+	return string(unescape(inner)) == name
+}
+
+// Unquote returns the text of a JSON string. It reports false if value is not
+// a string. Value must be valid JSON; surrogates without a partner are kept as
+// three bytes each (WTF-8), so that different strings stay different.
+func Unquote(value []byte) (string, bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return "", false
+	}
+	return string(unescape(value[1 : len(value)-1])), true
+}
+
+// unescape resolves the escapes of a string's inside. Without escapes the
+// inside itself is returned.
+func unescape(inner []byte) []byte {
+	i := bytes.IndexByte(inner, '\\')
+	if i < 0 {
+		return inner
+	}
+	out := make([]byte, 0, len(inner))
+	for {
+		out = append(out, inner[:i]...)
+		inner = inner[i:]
+		if len(inner) == 0 {
+			return out
+		}
+		var n int
+		out, n = appendEscape(out, inner)
+		inner = inner[n:]
+		if i = bytes.IndexByte(inner, '\\'); i < 0 {
+			i = len(inner)
+		}
+	}
+}
+
+// appendEscape appends what the escape at the start of in stands for, and
+// returns how many bytes of in it took.
+func appendEscape(out, in []byte) ([]byte, int) {
+	switch in[1] {
+	case 'b':
+		return append(out, '\b'), 2
+	case 'f':
+		return append(out, '\f'), 2
+	case 'n':
+		return append(out, '\n'), 2
+	case 'r':
+		return append(out, '\r'), 2
+	case 't':
+		return append(out, '\t'), 2
+	case 'u':
+		r := hexRune(in[2:6])
+		if !utf16.IsSurrogate(r) {
+			return utf8.AppendRune(out, r), 6
+		}
+		if len(in) >= 12 && in[6] == '\\' && in[7] == 'u' {
+			if pair := utf16.DecodeRune(r, hexRune(in[8:12])); pair != utf8.RuneError {
+				return utf8.AppendRune(out, pair), 12
+			}
+		}
+		return append(out, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F), 6
+	}
+	return append(out, in[1]), 2
+}
+
+func hexRune(digits []byte) (r rune) {
+	for _, c := range digits {
+		r = r<<4 | rune(hexDigit(c))
+	}
+	return r
+}
+
+// CountIDs counts the elements of an array of token ids as text. It reports
+// false if value is not an array of non-negative integers written as digits.
+// It stops at the first element beyond limit (0: none) and returns limit+1.
+// Value must be valid JSON.
+func CountIDs(value []byte, limit int) (int, bool) {
+	if len(value) < 2 || value[0] != '[' {
+		return 0, false
+	}
+	n := 0
+	for i := 1; i < len(value); {
+		switch c := value[i]; {
+		case isDigit(c):
+			n++
+			if limit > 0 && n > limit {
+				return n, true
+			}
+			for i < len(value) && isDigit(value[i]) {
+				i++
+			}
+			if value[i] == '.' || value[i] == 'e' || value[i] == 'E' {
+				return n, false
+			}
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',' || c == ']':
+			i++
+		default:
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// IsNull reports whether a value is absent or null.
+func IsNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
+
+// IsObject reports whether a value's text begins an object.
+func IsObject(value []byte) bool { return len(value) > 0 && value[0] == '{' }
