@@ -1,0 +1,335 @@
+package assembly_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+)
+
+// errorObject is the error object of the contract, read strictly.
+type errorObject struct {
+	Error struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Param   json.RawMessage `json:"param"`
+		Code    string          `json:"code"`
+	} `json:"error"`
+}
+
+func readError(t *testing.T, body string) errorObject {
+	t.Helper()
+	var o errorObject
+	dec := json.NewDecoder(strings.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil || string(o.Error.Param) != "null" {
+		t.Fatalf("not the error object: %v: %s", err, body)
+	}
+	return o
+}
+
+// secret is what a client or an upstream has said; no error of ours holds it.
+const secret = "top-secret-text"
+
+// TestWhatTheClientSeesWhenALegFails is the table of the contract's section 12
+// for what legs can do.
+func TestWhatTheClientSeesWhenALegFails(t *testing.T) {
+	body := chatBody(secret, false)
+	retry := map[string]string{"Retry-After": "7", "X-Llm-D-Request-Dropped-Reason": "saturated"}
+	for _, leg := range []string{cluster.Render, cluster.Prefill} {
+		tests := []struct {
+			name       string
+			fault      cluster.Fault
+			status     int
+			kind, code string
+			header     map[string]string
+		}{
+			{"400", cluster.Fault{Status: 400, Body: secret}, 400, "invalid_request_error", "upstream_rejected", nil},
+			{"404", cluster.Fault{Status: 404, Body: secret}, 404, "invalid_request_error", "upstream_rejected", nil},
+			{"422", cluster.Fault{Status: 422}, 422, "invalid_request_error", "upstream_rejected", nil},
+			{"429", cluster.Fault{Status: 429, Headers: retry}, 429, "rate_limit_error", "upstream_rejected", retry},
+			{"500", cluster.Fault{Status: 500, Body: secret}, 502, "upstream_error", "upstream_failed", nil},
+			{"503", cluster.Fault{Status: 503, Headers: retry}, 502, "upstream_error", "upstream_failed", retry},
+			{"204", cluster.Fault{Status: 204}, 502, "upstream_error", "upstream_failed", nil},
+			{"redirect", cluster.Fault{Redirect: "http://127.0.0.1:1/elsewhere"}, 502, "upstream_error", "upstream_failed", nil},
+			{"not JSON", cluster.Fault{Garbage: true}, 502, "upstream_error", "upstream_failed", nil},
+			{"no answer", cluster.Fault{Drop: true}, 502, "upstream_error", "upstream_failed", nil},
+			{"too slow", cluster.Fault{Hang: true}, 504, "upstream_error", "upstream_timeout", nil},
+		}
+		for _, tt := range tests {
+			t.Run(leg+"/"+tt.name, func(t *testing.T) {
+				r := newRig(t, setup{render: `timeout = "300ms"`, toml: "[gateway.profiles.prefill]\ntimeout = \"300ms\"\n"})
+				tt.fault.Leg = leg
+				r.cluster.AddFault(tt.fault)
+				got := r.post(chatPath, body, "X-Request-Id", "the-id")
+				o := readError(t, got.body)
+				if got.status != tt.status || o.Error.Type != tt.kind || o.Error.Code != tt.code {
+					t.Errorf("got %d %s", got.status, got.body)
+				}
+				if !strings.HasSuffix(o.Error.Message, "(request_id: the-id)") || strings.Contains(got.body, secret) {
+					t.Errorf("message: %s", o.Error.Message)
+				}
+				if ct := got.header.Get("Content-Type"); ct != "application/json" {
+					t.Errorf("Content-Type %q", ct)
+				}
+				for name := range retry {
+					if got.header.Get(name) != tt.header[name] {
+						t.Errorf("%s: %q, want %q", name, got.header.Get(name), tt.header[name])
+					}
+				}
+				if last := r.legs("")[len(r.legs(""))-1]; last != leg {
+					t.Errorf("legs %v: nothing may follow the failed one", r.legs(""))
+				}
+				r.settled()
+				if strings.Contains(r.logs.String(), secret) {
+					t.Errorf("logged: %s", r.logs)
+				}
+			})
+		}
+	}
+}
+
+// TestDecodesOwnAnswerGoesThrough: what a decode worker answers is the
+// worker's, errors too.
+func TestDecodesOwnAnswerGoesThrough(t *testing.T) {
+	for _, status := range []int{400, 404, 429, 500, 503, 307} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			r := newRig(t, setup{steps: decodeStep})
+			f := cluster.Fault{Leg: cluster.Decode, Status: status, Body: `{"object":"error","message":"odd but the worker's own"}`,
+				Headers: map[string]string{"Retry-After": "3", "X-Worker": "w1"}}
+			if status == 307 {
+				f = cluster.Fault{Leg: cluster.Decode, Redirect: "http://127.0.0.1:1/elsewhere"}
+			}
+			r.cluster.AddFault(f)
+			r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "the-id")
+			if got.status != status {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			if status != 307 && (got.body != f.Body || got.header.Get("X-Worker") != "w1" || got.header.Get("Retry-After") != "3") {
+				t.Errorf("got %v %s", got.header, got.body)
+			}
+			if status == 307 && got.header.Get("Location") != f.Redirect {
+				t.Errorf("Location %q", got.header.Get("Location"))
+			}
+			r.settled()
+		})
+	}
+}
+
+// TestDecodeThatGivesNoAnswer has nothing of the worker's to pass on.
+func TestDecodeThatGivesNoAnswer(t *testing.T) {
+	tests := []struct {
+		name   string
+		fault  cluster.Fault
+		status int
+		code   string
+	}{
+		{"broke off", cluster.Fault{Drop: true}, 502, "upstream_failed"},
+		{"too slow", cluster.Fault{Hang: true}, 504, "upstream_timeout"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, setup{steps: decodeStep, toml: "[gateway.profiles.decode]\ntimeout = \"300ms\"\n"})
+			tt.fault.Leg = cluster.Decode
+			r.cluster.AddFault(tt.fault)
+			got := r.post(chatPath, chatBody("hi", true))
+			if o := readError(t, got.body); got.status != tt.status || o.Error.Code != tt.code {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			r.settled()
+		})
+	}
+}
+
+func TestStreamThatBreaksEndsWithAnErrorEventAndAnAbort(t *testing.T) {
+	for _, path := range []string{chatPath, completionsPath} {
+		r := newRig(t, setup{})
+		r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, BreakAfter: new(2)})
+		body := chatBody("one two three", true)
+		if path == completionsPath {
+			body = `{"model":"demo-model","stream":true,"prompt":"one two three"}`
+		}
+		got := r.post(path, body, "X-Request-Id", "the-id")
+		if got.status != http.StatusOK || got.err == nil {
+			t.Errorf("status %d, error %v: the connection must be aborted", got.status, got.err)
+		}
+		if strings.Contains(got.body, "[DONE]") {
+			t.Errorf("a broken stream looks whole: %q", got.body)
+		}
+		events := strings.Split(strings.TrimSuffix(got.body, "\n\n"), "\n\n")
+		if len(events) != 3 {
+			t.Fatalf("events %q", events)
+		}
+		o := readError(t, strings.TrimPrefix(events[2], "data: "))
+		if o.Error.Code != "upstream_failed" || !strings.HasSuffix(o.Error.Message, "(request_id: the-id)") {
+			t.Errorf("event %s", events[2])
+		}
+		r.settled()
+	}
+}
+
+func TestAnswerThatBreaksIsAborted(t *testing.T) {
+	r := newRig(t, setup{})
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, BreakAfter: new(2)})
+	got := r.post(chatPath, chatBody("one two three", false))
+	if got.status != http.StatusOK || got.err == nil || strings.Contains(got.body, "error") {
+		t.Errorf("got %d %v %q", got.status, got.err, got.body)
+	}
+	r.settled()
+}
+
+func TestStreamThatFallsSilentIsBroken(t *testing.T) {
+	r := newRig(t, setup{toml: "[gateway]\nstream_idle_timeout = \"200ms\"\n"})
+	gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2})
+	defer gate.Release()
+	got := r.post(chatPath, chatBody("one two three", true))
+	if got.err == nil || !strings.Contains(got.body, `"code":"upstream_timeout"`) {
+		t.Errorf("got %v %q", got.err, got.body)
+	}
+	r.settled()
+}
+
+// TestBadRequestsReachNobody: what can be refused at the door is.
+func TestBadRequestsReachNobody(t *testing.T) {
+	deep := strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)
+	tests := []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		code                     string
+	}{
+		{"not JSON", "POST", chatPath, `{"model":`, nil, 400, "invalid_json"},
+		{"not an object", "POST", chatPath, `["model"]`, nil, 400, "invalid_json"},
+		{"something behind", "POST", chatPath, `{"model":"m"} {}`, nil, 400, "invalid_json"},
+		{"empty", "POST", chatPath, ``, nil, 400, "invalid_json"},
+		{"too deep", "POST", chatPath, `{"a":` + deep + `}`, nil, 400, "invalid_json"},
+		{"media", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://10.0.0.1/x.png"}}]}]}`, nil, 400, "invalid_media"},
+		{"media as a string", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","image_url":"http://10.0.0.1/x.png"}]}]}`, nil, 400, "invalid_media"},
+		{"audio", "POST", chatPath, `{"model":"m","messages":[{"role":"tool","content":[{"type":"input_audio","input_audio":{"data":""}}]}]}`, nil, 400, "invalid_media"},
+		{"no prompt", "POST", completionsPath, `{"model":"m"}`, nil, 400, "invalid_prompt"},
+		{"prompts", "POST", completionsPath, `{"model":"m","prompt":["a","b"]}`, nil, 400, "invalid_prompt"},
+		{"prompt of arrays", "POST", completionsPath, `{"model":"m","prompt":[[1],[2]]}`, nil, 400, "invalid_prompt"},
+		{"empty prompt array", "POST", completionsPath, `{"model":"m","prompt":[ ]}`, nil, 400, "invalid_prompt"},
+		{"negative id", "POST", completionsPath, `{"model":"m","prompt":[1,-1]}`, nil, 400, "invalid_prompt"},
+		{"fraction", "POST", completionsPath, `{"model":"m","prompt":[1,2.5]}`, nil, 400, "invalid_prompt"},
+		{"too many tokens given", "POST", completionsPath, `{"model":"m","prompt":[1,2,3,4,5,6,7,8,9,10,11,12,13]}`, nil, 400, "limit_exceeded"},
+		{"encoded", "POST", chatPath, chatBody("hi", false), []string{"Content-Encoding", "gzip"}, 415, "unsupported_encoding"},
+		{"too large", "POST", chatPath, chatBody(strings.Repeat("x", 1<<20), false), nil, 413, "request_too_large"},
+		{"our own leg", "POST", chatPath, chatBody("hi", false), []string{"X-Coordinator-Hop", "1"}, 508, "routing_loop"},
+		{"no such route", "POST", "/v1/load_lora_adapter", `{}`, nil, 404, "not_found"},
+		{"trailing slash", "POST", chatPath + "/", `{}`, nil, 404, "not_found"},
+		{"wrong method", "GET", chatPath, ``, nil, 405, "method_not_allowed"},
+		{"options", "OPTIONS", chatPath, ``, nil, 405, "method_not_allowed"},
+	}
+	r := newRig(t, setup{render: "max_total_tokens = 12", toml: "[server]\nmax_request_body_size = 1\n"})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req, _ := http.NewRequestWithContext(within(t), tt.method, r.base+tt.path, strings.NewReader(tt.body))
+			for i := 0; i < len(tt.header); i += 2 {
+				req.Header.Set(tt.header[i], tt.header[i+1])
+			}
+			resp, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body)
+			if o := readError(t, string(text)); resp.StatusCode != tt.status || o.Error.Code != tt.code || o.Error.Type != "invalid_request_error" {
+				t.Errorf("got %d %s", resp.StatusCode, text)
+			}
+			if tt.status == 405 && !strings.Contains(resp.Header.Get("Allow"), "POST") {
+				t.Errorf("Allow %q", resp.Header.Get("Allow"))
+			}
+			if id := resp.Header.Get("X-Request-Id"); id == "" || !strings.Contains(string(text), "(request_id: "+id+")") {
+				t.Errorf("X-Request-Id %q, body %s", id, text)
+			}
+		})
+	}
+	if legs := r.legs(""); len(legs) != 0 {
+		t.Errorf("legs went out: %v", legs)
+	}
+	r.settled()
+}
+
+func TestTooManyTokensAreRefusedAfterRenderAndBeforePrefill(t *testing.T) {
+	r := newRig(t, setup{render: "max_total_tokens = 3"})
+	got := r.post(chatPath, chatBody("one two three four five", false))
+	if o := readError(t, got.body); got.status != 400 || o.Error.Code != "limit_exceeded" {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if legs := r.legs(""); !slices.Equal(legs, []string{"render"}) {
+		t.Errorf("legs %v", legs)
+	}
+}
+
+func TestOpenBreakerRefusesAtTheDoor(t *testing.T) {
+	r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 2\nopen_timeout = \"24h\"\n",
+		cluster: cluster.Options{Lease: 50 * time.Millisecond}}) // the KV of a decode that fails is its worker's to free
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Status: 500})
+	for range 2 {
+		r.post(chatPath, chatBody("hi", false))
+	}
+	before := len(r.legs(""))
+	got := r.post(chatPath, chatBody("hi", false))
+	o := readError(t, got.body)
+	if got.status != 503 || o.Error.Code != "upstream_unavailable" || o.Error.Type != "overloaded_error" || got.header.Get("Retry-After") != "1" {
+		t.Errorf("got %d %v %s", got.status, got.header, got.body)
+	}
+	if after := len(r.legs("")); after != before {
+		t.Errorf("%d legs went out although decode is open", after-before)
+	}
+	if s := r.Status("").Breakers["decode"]; s != "open" {
+		t.Errorf("breaker is %s", s)
+	}
+	r.settled()
+}
+
+// TestPrefillWithoutHandoff: decode computes the prompt itself, and a worker is
+// never told to pull from nowhere.
+func TestPrefillWithoutHandoff(t *testing.T) {
+	for name, answer := range map[string]string{"null": `null`, "a string": `"x"`, "no host": `{"remote_engine_id":"e","remote_port":1}`,
+		"null port": `{"remote_engine_id":"e","remote_host":"h","remote_port":null}`} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, BadHandoff: json.RawMessage(answer)})
+			got := r.post(chatPath, chatBody("hi there", false), "X-Request-Id", "the-id")
+			if got.status != 200 || !strings.Contains(got.body, cluster.Reply("hi there")) {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			legs := r.cluster.Legs("the-id")
+			if d := string(legs[2].Body); strings.Contains(d, "kv_transfer_params") {
+				t.Errorf("decode was sent %s", d)
+			}
+			if n := r.metric(t, "llm_d_coordinator_kv_handoff_missing_total"); n != 1 {
+				t.Errorf("counted %v", n)
+			}
+		})
+	}
+}
+
+// metric returns the sum of a metric's values.
+func (r *rig) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := r.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+		return sum
+	}
+	t.Errorf("no metric %s", name)
+	return 0
+}

@@ -1,0 +1,157 @@
+package assembly_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+)
+
+// TestClientThatLeavesTakesEverythingWithIt cuts a request off at each place,
+// made exact by gates: no leg follows, and nothing is left anywhere.
+func TestClientThatLeavesTakesEverythingWithIt(t *testing.T) {
+	tests := []struct {
+		name string
+		gate cluster.Gate
+		legs []string // that the cluster saw
+	}{
+		{"render", cluster.Gate{Leg: cluster.Render, At: cluster.AtArrival}, []string{"render"}},
+		{"prefill", cluster.Gate{Leg: cluster.Prefill, At: cluster.AtArrival}, []string{"render", "prefill"}},
+		{"decode before it read the KV", cluster.Gate{Leg: cluster.Decode, At: cluster.AtArrival}, []string{"render", "prefill", "decode"}},
+		{"decode before its headers", cluster.Gate{Leg: cluster.Decode, At: cluster.AtHeaders}, []string{"render", "prefill", "decode"}},
+		{"mid-stream", cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2}, []string{"render", "prefill", "decode"}},
+	}
+	for _, stream := range []bool{true, false} {
+		for _, tt := range tests {
+			if !stream && tt.name == "mid-stream" {
+				continue
+			}
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t, setup{})
+				gate := r.cluster.Hold(tt.gate)
+				ctx, leave := context.WithCancel(within(t))
+				gone := make(chan struct{})
+				go func() {
+					defer close(gone)
+					r.postCtx(ctx, chatPath, chatBody("one two three", stream), "X-Request-Id", "the-id")
+				}()
+				if err := gate.WaitFor(within(t), 1); err != nil {
+					t.Fatal(err)
+				}
+				leave()
+				<-gone
+				r.settled()
+				if legs := r.legs(""); !slices.Equal(legs, tt.legs) {
+					t.Errorf("legs %v, want %v", legs, tt.legs)
+				}
+				last := r.cluster.Legs("")[len(tt.legs)-1]
+				if !last.Aborted {
+					t.Errorf("the last leg was not aborted: %+v", last)
+				}
+				if st := r.cluster.State(); st.HeldKV != 0 || st.ExpiredLeases != 0 {
+					t.Errorf("KV is held: %+v", st)
+				}
+			})
+		}
+	}
+}
+
+// TestKVThatNobodyWillReadIsReleased: the client leaves when prefill has
+// answered and decode has not been sent. With kv-nixl a decode worker fetches
+// the hand-off and throws it away.
+func TestKVThatNobodyWillReadIsReleased(t *testing.T) {
+	// Decode is sent at once after prefill; only a connection that cannot be
+	// made keeps it from a worker. So decode has to dial, and that is held.
+	r := newRig(t, setup{})
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, Headers: map[string]string{"Connection": "close"}})
+	ctx, leave := context.WithCancel(within(t))
+	gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Prefill, At: cluster.AtHeaders})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r.postCtx(ctx, chatPath, chatBody("one two", true), "X-Request-Id", "the-id")
+	}()
+	if err := gate.WaitFor(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	r.dials.hold()
+	gate.Release()
+	select {
+	case <-r.dials.reached:
+	case <-ctx.Done():
+		t.Fatal("decode does not dial")
+	}
+	leave()
+	<-gone
+	<-r.finished // the request is over, and no decode was sent
+	r.sent.Add(-1)
+	r.dials.release()
+	r.settled()
+	if legs := r.legs(""); !slices.Equal(legs, []string{"render", "prefill", "decode"}) {
+		t.Fatalf("legs %v", legs)
+	}
+	release := r.cluster.Legs("")[2]
+	if release.RequestID != "the-id-release" {
+		t.Errorf("the decode leg is %q, not a release", release.RequestID)
+	}
+	st := r.cluster.State()
+	if st.HeldKV != 0 || st.ExpiredLeases != 0 || st.FetchedKV != 1 {
+		t.Errorf("the KV was not fetched: %+v", st)
+	}
+}
+
+// TestTwoHundredStreamsHalfOfThemCutOff is the load that the first issue asks
+// for: afterwards nothing is left of either half.
+func TestTwoHundredStreamsHalfOfThemCutOff(t *testing.T) {
+	r := newRig(t, setup{})
+	const n = 200
+	// All streams are held after three chunks, so that all are there at once.
+	gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 3})
+	var wg sync.WaitGroup
+	cut := make(chan struct{})
+	whole := make(chan string, n)
+	for i := range n {
+		wg.Go(func() {
+			ctx, leave := context.WithCancel(within(t))
+			defer leave()
+			resp, err := r.open(ctx, chatPath, chatBody("one two three four", true))
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Errorf("%v %v", resp, err)
+				return
+			}
+			defer resp.Body.Close()
+			br := bufio.NewReader(resp.Body)
+			br.ReadString('\n')
+			<-cut
+			if i%2 == 0 {
+				return // leaves midway
+			}
+			rest, err := io.ReadAll(br)
+			if err != nil {
+				t.Errorf("a stream that was not cut: %v", err)
+			}
+			whole <- string(rest)
+		})
+	}
+	if err := gate.WaitFor(within(t), n); err != nil {
+		t.Fatal(err)
+	}
+	close(cut)
+	if err := r.cluster.Wait(within(t), func(s cluster.State) bool { return s.Aborted[cluster.Decode] == n/2 }); err != nil {
+		t.Fatalf("%v: %+v", err, r.cluster.State())
+	}
+	gate.Release()
+	wg.Wait()
+	if len(whole) != n/2 {
+		t.Errorf("%d streams were whole, want %d", len(whole), n/2)
+	}
+	r.settled()
+	if st := r.cluster.State(); st.HeldKV != 0 || st.ReusedHandoffs != 0 || st.FetchedKV != n {
+		t.Errorf("%+v", st)
+	}
+}

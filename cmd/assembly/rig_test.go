@@ -1,0 +1,289 @@
+package assembly_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/llm-coordinator/coordinator/cmd/assembly"
+	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a whole coordinator and a simulated cluster behind it, on loopback,
+// with a client in front.
+type rig struct {
+	t       testing.TB
+	cluster *cluster.Cluster
+	*assembly.Coordinator
+	base   string
+	client *http.Client
+	logs   *logBuffer
+	stop   context.CancelFunc
+	ended  chan outcome
+	// finished gets a value for each request that has been counted and logged,
+	// sent counts the requests on the pipeline's routes.
+	finished chan server.Record
+	sent     atomic.Int64
+	dials    *dialGate
+}
+
+// outcome is what Run returned.
+type outcome struct {
+	cut int
+	err error
+}
+
+const (
+	renderStep  = "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"CLUSTER\", RENDER }\n"
+	prefillStep = "[[pipeline.steps]]\ntype = \"prefill\"\n"
+	decodeStep  = "[[pipeline.steps]]\ntype = \"decode\"\n"
+	fullSteps   = renderStep + prefillStep + decodeStep
+)
+
+// setup says what a rig is like. Its zero value is the full pipeline over
+// kv-nixl with the defaults of the configuration.
+type setup struct {
+	kv      string // connector, default kv-nixl
+	steps   string // of the pipeline, default fullSteps
+	render  string // further params of the render step
+	toml    string // further tables; keys of [pipeline] are not possible here
+	cluster cluster.Options
+}
+
+// shortLease is for tests in which a worker's KV is lost on purpose.
+const shortLease = 50 * time.Millisecond
+
+// dialGate holds the connections that a coordinator makes.
+type dialGate struct {
+	mu      sync.Mutex
+	open    chan struct{} // closed unless dials are held
+	reached chan struct{} // gets a value for each that is
+}
+
+func newDialGate() *dialGate {
+	g := &dialGate{open: make(chan struct{}), reached: make(chan struct{}, 100)}
+	close(g.open)
+	return g
+}
+
+func (g *dialGate) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = make(chan struct{})
+}
+
+func (g *dialGate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.open)
+}
+
+func (g *dialGate) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	select {
+	case <-open:
+	default:
+		g.reached <- struct{}{}
+		select {
+		case <-open:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	if s.kv == "" {
+		s.kv = cluster.KVNixl
+	}
+	if s.steps == "" {
+		s.steps = fullSteps
+	}
+	s.cluster.KV = s.kv
+	r := &rig{t: t, cluster: cluster.New(s.cluster), logs: &logBuffer{}, ended: make(chan outcome, 1),
+		finished: make(chan server.Record, 10_000), dials: newDialGate()}
+	if err := r.cluster.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
+	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", r.cluster.URL())) +
+		fmt.Sprintf("[pipeline]\nkv_connector = %q\n", s.kv) + steps
+	cfg, err := conf.Parse("rig.toml", []byte(text), nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial,
+		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server.Finished = func(rec server.Record) { r.finished <- rec }
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.base = "http://" + l.Addr().String()
+	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 500}}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.Background())
+	go func() {
+		cut, err := r.Run(ctx, l, nil)
+		r.ended <- outcome{cut, err}
+	}()
+	t.Cleanup(r.close)
+	return r
+}
+
+func prefixed(params string) string {
+	if params == "" {
+		return ""
+	}
+	return ", " + params
+}
+
+// tables puts lines into the table of that name, which may be among more.
+func tables(more, name, lines string) string {
+	head := "[" + name + "]\n"
+	if before, after, ok := strings.Cut(more, head); ok {
+		return before + head + lines + after
+	}
+	return more + "\n" + head + lines
+}
+
+func (r *rig) close() {
+	r.cluster.ClearFaults()
+	r.stop()
+	<-r.ended
+	r.client.CloseIdleConnections()
+	r.cluster.Close()
+}
+
+// within is a context that ends a test which hangs.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// response is an answer as the client has it.
+type response struct {
+	status int
+	header http.Header
+	body   string
+	err    error // of reading the body
+}
+
+// post sends a request and reads its answer. header holds names and values.
+func (r *rig) post(path, body string, header ...string) response {
+	r.t.Helper()
+	return r.postCtx(within(r.t), path, body, header...)
+}
+
+func (r *rig) postCtx(ctx context.Context, path, body string, header ...string) response {
+	r.t.Helper()
+	resp, err := r.open(ctx, path, body, header...)
+	if err != nil {
+		return response{err: err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return response{resp.StatusCode, resp.Header, string(text), err}
+}
+
+func (r *rig) open(ctx context.Context, path, body string, header ...string) (*http.Response, error) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	r.sent.Add(1)
+	return r.client.Do(req)
+}
+
+const (
+	chatPath        = "/v1/chat/completions"
+	completionsPath = "/v1/completions"
+)
+
+func chatBody(text string, stream bool) string {
+	return fmt.Sprintf(`{"model":"demo-model","stream":%t,"messages":[{"role":"user","content":%q}]}`, stream, text)
+}
+
+// settled waits until all requests have ended (a handler does a moment after
+// its client has seen the end), and checks that nothing is left of any: in the
+// cluster, in the engine, in the pools.
+func (r *rig) settled() {
+	r.t.Helper()
+	for ctx := within(r.t); r.sent.Load() > 0; r.sent.Add(-1) {
+		select {
+		case <-r.finished:
+		case <-ctx.Done():
+			r.t.Fatalf("%d requests have not ended: %+v", r.sent.Load(), r.Engine.Status())
+		}
+	}
+	if err := r.cluster.Wait(within(r.t), cluster.State.Idle); err != nil {
+		r.t.Fatalf("the cluster is not idle: %v: %+v", err, r.cluster.State())
+	}
+	s := r.Engine.Status()
+	if s.Inflight != 0 || s.Detached != 0 {
+		r.t.Errorf("left in the engine: %+v", s)
+	}
+	for _, p := range s.Pools {
+		if p.Busy != 0 || p.Queued != 0 {
+			r.t.Errorf("left in pool %s: %+v", p.Name, p)
+		}
+	}
+	if st := r.cluster.State(); st.ViolationCount != 0 {
+		r.t.Errorf("the cluster saw violations: %q", st.Violations)
+	}
+}
+
+// legs returns the names of the legs that the cluster saw of a request ("" is
+// all), in order of arrival.
+func (r *rig) legs(id string) (names []string) {
+	for _, l := range r.cluster.Legs(id) {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// logBuffer is a log that many goroutines write.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
