@@ -56,7 +56,10 @@ type Engine struct {
 	detachedCtx    context.Context
 	cancelDetached context.CancelFunc
 
-	closeOnce sync.Once
+	// sizing is held while pools are resized or stopped: one that is stopped
+	// starts no workers for whom a resize waits.
+	sizing  sync.Mutex
+	stopped bool
 }
 
 // ErrShuttingDown refuses requests that come, and ends those that are left,
@@ -132,8 +135,14 @@ func (e *Engine) newPool(name string) *pool {
 func (e *Engine) Swap(p *phases.Pipeline) { e.line.Store(e.metrics.pipeline(p)) }
 
 // Resize changes the bounds of a pool. Tasks at work are not touched: what is
-// too many goes when its task is done.
+// too many goes when its task is done. It fails if there is no such pool or the
+// engine is closed.
 func (e *Engine) Resize(pool string, s PoolSettings) error {
+	e.sizing.Lock()
+	defer e.sizing.Unlock()
+	if e.stopped {
+		return ErrShuttingDown
+	}
 	started, err := e.pools.resize(pool, s)
 	if err == nil {
 		<-started
@@ -150,13 +159,8 @@ var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive {
 // nothing was begun then, and Out stays silent.
 func (e *Engine) Start(ctx context.Context, r *phases.Request) error {
 	line := e.line.Load()
-	for _, p := range line.phases {
-		if a, ok := p.(phases.Admitter); ok {
-			if err := a.Admit(r); err != nil {
-				e.metrics.shed.WithLabelValues("breaker_open").Inc()
-				return err
-			}
-		}
+	if err := e.ask(line, r); err != nil {
+		return err
 	}
 	s := &supervisor{engine: e, req: r, line: line, unhook: func() bool { return true }, outcome: errCrashed}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -166,6 +170,30 @@ func (e *Engine) Start(ctx context.Context, r *phases.Request) error {
 	}
 	e.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s },
 		actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline)))
+	return nil
+}
+
+// ask has the phases refuse a request that will surely fail. One that panics
+// refuses it, too: this is the goroutine of a caller.
+func (e *Engine) ask(line *pipeline, r *phases.Request) (err error) {
+	phase := ""
+	defer func() {
+		if cause := recover(); cause != nil {
+			logPanic(e.log, "a phase panicked at the door", r.ID, phase, cause)
+			err = panicked(phase)
+		}
+	}()
+	for _, p := range line.phases {
+		a, ok := p.(phases.Admitter)
+		if !ok {
+			continue
+		}
+		phase = p.Name()
+		if err := a.Admit(r); err != nil {
+			e.metrics.shed.WithLabelValues("breaker_open").Inc()
+			return err
+		}
+	}
 	return nil
 }
 
@@ -203,10 +231,10 @@ func (e *Engine) ended(s *supervisor) {
 		e.metrics.disconnects.WithLabelValues(s.req.Trace.Phase).Inc()
 	}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	delete(e.live, s)
 	e.announce()
-	e.mu.Unlock()
-	s.req.Out.Finish(s.outcome)
+	s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
 }
 
 // announce wakes whoever waits for the engine to become idle. The lock is held.
@@ -275,13 +303,17 @@ func (e *Engine) Close(ctx context.Context) (cut int) {
 		cut = e.cut()
 		e.wait(context.Background())
 	}
-	e.closeOnce.Do(func() {
-		e.cancelDetached()
-		for _, p := range e.pools.all {
-			e.root.StopFuture(p.parent).Wait()
-		}
-		e.system.Shutdown()
-	})
+	e.sizing.Lock()
+	defer e.sizing.Unlock()
+	if e.stopped {
+		return cut
+	}
+	e.stopped = true
+	e.cancelDetached()
+	for _, p := range e.pools.all {
+		e.root.StopFuture(p.parent).Wait()
+	}
+	e.system.Shutdown()
 	return cut
 }
 

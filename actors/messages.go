@@ -77,8 +77,10 @@ type ticket struct {
 	pools []*pool
 	job   *job       // handed to the place as soon as there is one, or nil
 	owner *actor.PID // told of the outcome
-	since time.Time
-	timer *time.Timer
+	// insists: it is queued though a queue is full.
+	insists bool
+	since   time.Time
+	timer   *time.Timer
 
 	// Guarded by the pools' lock until the ticket is granted.
 	waiting bool
@@ -89,12 +91,14 @@ type ticket struct {
 	onePlace [1]*place
 }
 
-// wakeOnce makes the wake function of an awaited task.
+// wakeOnce makes the wake function of an awaited task. The supervisor is told
+// from a goroutine of its own: it must not run beneath the locks of who wakes
+// it.
 func wakeOnce(root *actor.RootContext, to *actor.PID, run, index int) func(phases.Result, error) {
 	var woken atomic.Bool
 	return func(result phases.Result, err error) {
 		if woken.CompareAndSwap(false, true) {
-			root.Send(to, &home{run: run, index: index, awaited: true, result: result, err: err})
+			go root.Send(to, &home{run: run, index: index, awaited: true, result: result, err: err})
 		}
 	}
 }

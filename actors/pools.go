@@ -83,7 +83,7 @@ func (ps *pools) take(t *ticket) (bool, error) {
 // enqueue queues a ticket. The lock is held.
 func (ps *pools) enqueue(t *ticket) error {
 	for _, p := range t.pools {
-		if p.waiting.len() >= p.limit {
+		if !t.insists && p.waiting.len() >= p.limit {
 			return queueFull("the queue of %s is full", p.name)
 		}
 	}

@@ -1,5 +1,7 @@
 package actors
 
+import "slices"
+
 // queue holds the tickets that wait for one pool, first in, first out.
 // Withdrawn tickets leave at once, so that its length is what waits.
 type queue struct{ tickets []*ticket }
@@ -27,7 +29,7 @@ func (q *queue) remove(t *ticket) {
 			q.tickets[0] = nil
 			q.tickets = q.tickets[1:]
 		} else {
-			q.tickets = append(q.tickets[:i], q.tickets[i+1:]...)
+			q.tickets = slices.Delete(q.tickets, i, i+1)
 		}
 		break
 	}

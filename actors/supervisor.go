@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -62,8 +61,7 @@ func (s *supervisor) Receive(c actor.Context) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.engine.metrics.supervisorRestarts.Inc()
-			s.engine.log.Error("a request's supervisor panicked", "request_id", s.req.ID, "phase", s.phaseName(),
-				"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			logPanic(s.engine.log, "a request's supervisor panicked", s.req.ID, s.phaseName(), cause)
 			s.fail(errCrashed)
 		}
 	}()
@@ -110,7 +108,7 @@ func (s *supervisor) advance() {
 		s.beginStep()
 		plan, err := s.phase().Plan(s.req)
 		if err != nil {
-			s.giveUp(err)
+			s.fail(err)
 			return
 		}
 		if len(plan.Tasks) > 0 {
@@ -133,7 +131,7 @@ func (s *supervisor) prepare() {
 	}
 	t, err := s.ticketForPlaces()
 	if err != nil {
-		s.giveUp(err)
+		s.fail(err)
 		return
 	}
 	if t == nil {
@@ -162,7 +160,7 @@ func (s *supervisor) ticketForPlaces() (*ticket, error) {
 		if p == nil {
 			return nil, noSuchPool(name)
 		}
-		if slices.ContainsFunc(s.places, func(pl *place) bool { return pl.pool == p }) {
+		if slices.ContainsFunc(s.places, func(pl *place) bool { return pl.pool == p }) || t != nil && slices.Contains(t.pools, p) {
 			continue
 		}
 		if t == nil {
@@ -190,19 +188,19 @@ func (s *supervisor) granted(t *ticket) {
 func (s *supervisor) placed() {
 	if s.plan.Placed != nil {
 		if err := s.plan.Placed(); err != nil {
-			s.giveUp(err)
+			s.fail(err)
 			return
 		}
 	}
 	s.handOut()
 }
 
-// handOut hands out tasks, as many as may be at work at a time. Only if none is
-// at work does a full queue refuse the request: otherwise the rest waits here
-// until one comes home.
+// handOut hands out tasks, as many as may be at work at a time. Only the first
+// may be refused by a full queue: the rest waits here until one comes home, and
+// if none is out to come home, in the queue all the same.
 func (s *supervisor) handOut() {
 	limit := s.plan.MaxParallel
-	for s.next < len(s.plan.Tasks) && (limit == 0 || s.open < limit) {
+	for s.next < len(s.plan.Tasks) && (limit <= 0 || s.open < limit) {
 		err := s.dispatch(s.next)
 		if err != nil {
 			if s.open == 0 || wire.FaultOf(err).Kind != wire.QueueFull {
@@ -220,16 +218,15 @@ func (s *supervisor) handOut() {
 func (s *supervisor) dispatch(index int) error {
 	task := &s.plan.Tasks[index]
 	if task.Await != nil {
-		s.awaited++
 		task.Await(s.step, wakeOnce(s.engine.root, s.self, s.run, index))
+		s.awaited++ // not before: if Await panics, the task is not out
 		return nil
 	}
 	j := &job{ctx: s.step, run: task.Run, reply: s.self, phase: s.phaseName(), request: s.req.ID}
 	j.home.run, j.home.index = s.run, index
 	for _, pl := range s.places {
 		if pl.pool.name == task.Pool && !pl.busy {
-			pl.busy, j.place, j.home.place = true, pl, pl
-			s.engine.root.Send(pl.pid, j)
+			s.use(pl, j)
 			return nil
 		}
 	}
@@ -240,6 +237,7 @@ func (s *supervisor) dispatch(index int) error {
 	t := &j.ticket
 	t.job, t.owner, t.onePool[0] = j, s.self, p
 	t.pools = t.onePool[:]
+	t.insists = index > 0 && s.open == 0
 	now, err := s.engine.pools.take(t)
 	if err == nil && !now {
 		s.waiting = append(s.waiting, t)
@@ -247,13 +245,28 @@ func (s *supervisor) dispatch(index int) error {
 	return err
 }
 
+// use hands a job to a place that the request holds.
+func (s *supervisor) use(pl *place, j *job) {
+	pl.busy, j.place, j.home.place = true, pl, pl
+	s.engine.root.Send(pl.pid, j)
+}
+
+// reuse has a place that has become free run the next task of the request that
+// is queued for one like it: there may be no other for it.
+func (s *supervisor) reuse(pl *place) {
+	for _, t := range s.waiting {
+		if t.pools[0] == pl.pool && s.engine.pools.withdraw(t) {
+			s.forget(t)
+			s.use(pl, t.job)
+			return
+		}
+	}
+}
+
 // collect takes in a task that has come home.
 func (s *supervisor) collect(m *home) {
 	if m.run != s.run || m.awaited && (s.settled || s.failed != nil) {
 		return // an awaited task that nobody waits for any more
-	}
-	if m.place != nil {
-		m.place.busy = false
 	}
 	if m.awaited {
 		s.awaited--
@@ -266,6 +279,12 @@ func (s *supervisor) collect(m *home) {
 		s.withdraw()
 		if s.stop != nil {
 			s.stop(m.err)
+		}
+	}
+	if m.place != nil {
+		m.place.busy = false
+		if s.failed == nil && !s.settled {
+			s.reuse(m.place)
 		}
 	}
 	switch {
@@ -289,30 +308,30 @@ func (s *supervisor) joinStep() {
 	} else if r, ok := phase.(phases.Recoverer); ok && s.ctx.Err() == nil {
 		verdict, err = r.Recover(s.req, err)
 	}
-	s.failed = err
-	s.finishStep()
-	switch {
-	case err != nil:
-		s.fail(err)
-	case verdict.Again != "":
-		s.again(verdict.Again)
-	case verdict.Done:
-		s.end(nil)
-	default:
-		s.at++
-		s.advance()
+	next := s.at + 1
+	if err == nil && verdict.Again != "" {
+		next, err = s.earlier(verdict.Again)
 	}
-}
-
-// again goes back to an earlier phase.
-func (s *supervisor) again(name string) {
-	to := slices.IndexFunc(s.line.phases[:s.at+1], func(p phases.Phase) bool { return p.Name() == name })
-	if s.reruns++; to < 0 || s.reruns > maxReruns {
-		s.fail(wire.Faultf(wire.Internal, "internal error").Because(fmt.Errorf("cannot run again from %q (run %d)", name, s.reruns)))
+	if err != nil {
+		s.fail(err)
 		return
 	}
-	s.at = to
+	s.finishStep(nil)
+	if verdict.Done && verdict.Again == "" {
+		s.end(nil)
+		return
+	}
+	s.at = next
 	s.advance()
+}
+
+// earlier finds the phase to run again from.
+func (s *supervisor) earlier(name string) (int, error) {
+	to := slices.IndexFunc(s.line.phases[:s.at+1], func(p phases.Phase) bool { return p.Name() == name })
+	if s.reruns++; to < 0 || s.reruns > maxReruns {
+		return 0, wire.Faultf(wire.Internal, "internal error").Because(fmt.Errorf("cannot run again from %q (run %d)", name, s.reruns))
+	}
+	return to, nil
 }
 
 // expired handles a ticket that waited too long: its task, or the phase's
@@ -322,7 +341,7 @@ func (s *supervisor) expired(t *ticket) {
 	err := queueFull("waited too long for a place in %s", t.pools[0].name)
 	if t.job == nil {
 		s.open--
-		s.giveUp(err)
+		s.fail(err)
 		return
 	}
 	t.job.home.err = err
@@ -352,22 +371,17 @@ func (s *supervisor) refuse(err error) {
 	if wire.FaultOf(err).Kind == wire.QueueFull {
 		s.engine.metrics.shed.WithLabelValues("queue_full").Inc()
 	}
-	s.giveUp(err)
-}
-
-// giveUp fails the phase, and the request with it.
-func (s *supervisor) giveUp(err error) {
-	if !s.settled {
-		s.failed = err
-		s.finishStep()
-	}
 	s.fail(err)
 }
 
 // fail settles the outcome, cancels everything of the request, and ends it once
-// all its tasks are home.
+// all its tasks are home. If the request's context has ended, that is the
+// outcome, whatever a task that was home before the news made of it.
 func (s *supervisor) fail(err error) {
 	if !s.settled {
+		if s.ctx.Err() != nil {
+			err = causeOf(s.ctx)
+		}
 		s.settled, s.outcome = true, err
 		s.cancel(err)
 		s.withdraw()
@@ -383,6 +397,7 @@ func (s *supervisor) end(outcome error) {
 		return
 	}
 	s.ending = true
+	s.finishStep(outcome)
 	s.unhook()
 	s.cancel(nil)
 	s.engine.root.Stop(s.self)
@@ -398,9 +413,21 @@ func (s *supervisor) end(outcome error) {
 func (s *supervisor) release() {
 	for _, p := range s.line.phases {
 		if r, ok := p.(phases.Releaser); ok {
-			for _, task := range r.Release(s.req) {
+			for _, task := range s.askRelease(p.Name(), r) {
 				s.engine.detach(task, p.Name(), s.req.ID)
 			}
 		}
 	}
+}
+
+// askRelease asks one phase. If it panics the outcome stands, for the client
+// has it already, and the other phases are asked.
+func (s *supervisor) askRelease(phase string, r phases.Releaser) (tasks []phases.Task) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.engine.metrics.supervisorRestarts.Inc()
+			logPanic(s.engine.log, "a phase panicked when its request had ended", s.req.ID, phase, cause)
+		}
+	}()
+	return r.Release(s.req)
 }

@@ -52,7 +52,7 @@ func (t *step) ran(m *home) {
 // beginStep starts a run of the current phase.
 func (s *supervisor) beginStep() {
 	s.run++
-	s.failed, s.next, s.results = nil, 0, nil
+	s.plan, s.failed, s.next, s.results = phases.Plan{}, nil, 0, nil
 	s.waiting = s.waiting[:0]
 	s.req.Trace.Phase = s.phaseName()
 	if s.req.Trace.Steps == nil {
@@ -70,8 +70,8 @@ func (s *supervisor) skipStep() {
 	s.req.Trace.Steps = s.req.Trace.Steps[:len(s.req.Trace.Steps)-1]
 }
 
-// finishStep ends the run of the current phase, once.
-func (s *supervisor) finishStep() {
+// finishStep ends the run of the current phase, once, well or with an error.
+func (s *supervisor) finishStep(err error) {
 	if !s.stepOpen {
 		return
 	}
@@ -81,11 +81,11 @@ func (s *supervisor) finishStep() {
 		s.stop = nil
 	}
 	t := s.trace()
-	t.Ended, t.Tasks, t.Err = time.Now(), len(s.plan.Tasks), s.failed
+	t.Ended, t.Tasks, t.Err = time.Now(), len(s.plan.Tasks), err
 	m := s.line.steps[s.at]
 	m.running.Dec()
 	m.duration.Observe(t.Ended.Sub(t.Began).Seconds())
-	if s.failed != nil {
-		s.engine.metrics.stepErrors.WithLabelValues(t.Phase, wire.FaultOf(s.failed).ErrorCode()).Inc()
+	if err != nil {
+		s.engine.metrics.stepErrors.WithLabelValues(t.Phase, wire.FaultOf(err).ErrorCode()).Inc()
 	}
 }

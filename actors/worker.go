@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -39,9 +40,8 @@ func (w *worker) run(j *job) {
 			return
 		}
 		cause := recover()
-		w.log.Error("a task panicked", "request_id", j.request, "phase", j.phase,
-			"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		w.end(j, nil, wire.Faultf(wire.Internal, "internal error").Because(fmt.Errorf("%s panicked", j.phase)))
+		logPanic(w.log, "a task panicked", j.request, j.phase, cause)
+		w.end(j, nil, panicked(j.phase))
 		panic(cause)
 	}()
 	result, err := any(nil), context.Cause(j.ctx) // cancelled while it waited: it costs nothing
@@ -51,6 +51,22 @@ func (w *worker) run(j *job) {
 	}
 	returned = true
 	w.end(j, result, err)
+}
+
+// panicked is the fault of a request of which a phase has panicked.
+func panicked(phase string) *wire.Fault {
+	return wire.Faultf(wire.Internal, "internal error").Because(fmt.Errorf("%s panicked", phase))
+}
+
+// logPanic logs a panic with its stack. What was panicked with may hold what a
+// client sent: only the runtime's own errors are logged by their text, others
+// by their type.
+func logPanic(log *slog.Logger, what, request, phase string, cause any) {
+	text := fmt.Sprintf("a value of type %T", cause)
+	if err, ok := cause.(runtime.Error); ok {
+		text = err.Error()
+	}
+	log.Error(what, "request_id", request, "phase", phase, "panic", text, "stack", string(debug.Stack()))
 }
 
 func (w *worker) end(j *job, result any, err error) {

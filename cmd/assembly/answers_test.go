@@ -218,8 +218,8 @@ func TestStreamsArriveChunkByChunk(t *testing.T) {
 		}
 		got += string(buf[:n])
 	}
-	if gate.Waiting() != 1 || strings.Contains(got, "three") {
-		t.Errorf("waiting %d, got %q", gate.Waiting(), got)
+	if err := gate.WaitFor(within(t), 1); err != nil || strings.Contains(got, "three") {
+		t.Errorf("%v, got %q", err, got)
 	}
 	gate.Release()
 	rest, err := io.ReadAll(resp.Body)

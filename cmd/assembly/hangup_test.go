@@ -91,6 +91,11 @@ func TestKVThatNobodyWillReadIsReleased(t *testing.T) {
 	<-r.finished // the request is over, and no decode was sent
 	r.sent.Add(-1)
 	r.dials.release()
+	r.stop() // ends when the release has, which nobody else waits for
+	if o := <-r.ended; o.err != nil || o.cut != 0 {
+		t.Errorf("%+v", o)
+	}
+	r.ended <- outcome{}
 	r.settled()
 	if legs := r.legs(""); !slices.Equal(legs, []string{"render", "prefill", "decode"}) {
 		t.Fatalf("legs %v", legs)

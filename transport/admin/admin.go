@@ -21,19 +21,25 @@ import (
 type Server struct{ http *http.Server }
 
 // New makes a server. status returns what GET /status shows, as a value that
-// encoding/json can write; it may be called by many goroutines.
+// encoding/json can write; it may be called by many goroutines. A nil logger
+// logs nothing.
 func New(gather prometheus.Gatherer, status func() any, log *slog.Logger) *Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	r := httprouter.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
 	r.Handler(http.MethodGet, "/metrics", promhttp.HandlerFor(gather, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), EnableOpenMetrics: true}))
 	r.HandlerFunc(http.MethodGet, "/status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(status()); err != nil {
+		body, err := json.MarshalIndent(status(), "", "  ")
+		if err != nil {
 			log.Warn("status could not be written", "error", err)
+			http.Error(w, "status could not be written", http.StatusInternalServerError)
+			return
 		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(append(body, '\n'))
 	})
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		r.HandlerFunc(method, "/debug/pprof/*profile", profile)

@@ -39,7 +39,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 	if gone(fault) {
 		return n, fault
 	}
-	t.u.breaker.fail()
+	t.broke()
 	cause := "upstream"
 	if fault.Kind == wire.UpstreamTimeout {
 		cause = "idle"

@@ -35,6 +35,7 @@ const resends = 3
 // attempt is one sending of a leg.
 type attempt struct {
 	u      *Upstream
+	judged bool            // the breaker is told how it went
 	parent context.Context // the request's
 	ctx    context.Context // parent, and the time-out
 	cancel context.CancelCauseFunc
@@ -49,30 +50,46 @@ type attempt struct {
 func (u *Upstream) send(ctx context.Context, leg Leg) (*attempt, Sent, error) {
 	var sent Sent
 	for {
-		permit, err := u.take(&leg)
-		if err != nil {
-			return nil, sent, err
-		}
-		a := u.begin(ctx)
-		a.resp, err = u.origin.transport.RoundTrip(a.request(leg, leg.Attempt+sent.Attempts))
-		sent.Attempts++
-		sent.Reached = sent.Reached || a.connected.Load()
-		if err == nil {
-			judge(permit, a.resp)
-			return a, sent, nil
-		}
-		fault := a.fault(err)
-		a.end()
-		if gone(fault) {
-			permit.GiveBack()
-			return nil, sent, fault
-		}
-		permit.Fail()
-		if leg.SendOnce || !errors.Is(fault, ErrDeadConnection) || sent.Attempts > resends {
-			return nil, sent, fault
+		a, err := u.try(ctx, &leg, &sent)
+		if err == nil || leg.SendOnce || !errors.Is(err, ErrDeadConnection) || sent.Attempts > resends {
+			return a, sent, err
 		}
 		u.metrics.retries.WithLabelValues(u.Name, "dead_connection").Inc()
 	}
+}
+
+// try makes one attempt, up to its response headers.
+func (u *Upstream) try(ctx context.Context, leg *Leg, sent *Sent) (*attempt, error) {
+	permit, err := u.take(leg)
+	if err != nil {
+		return nil, err
+	}
+	// Unless it is settled below; also if Body panics: a half-open breaker would
+	// wait for its permit for ever.
+	defer permit.GiveBack()
+	a := u.begin(ctx, leg)
+	defer func() {
+		if a.resp == nil {
+			a.end()
+		}
+	}()
+	resp, err := u.origin.transport.RoundTrip(a.request(leg, leg.Attempt+sent.Attempts))
+	sent.Attempts++
+	sent.Reached = sent.Reached || a.connected.Load()
+	if err == nil && resp.StatusCode < 200 { // 101, or a number that is no status
+		resp.Body.Close()
+		err = errUnreadable
+	}
+	if err != nil {
+		fault := a.fault(err)
+		if !gone(fault) {
+			permit.Fail()
+		}
+		return nil, fault
+	}
+	a.resp = resp
+	judge(permit, resp)
+	return a, nil
 }
 
 // gone reports whether a leg ended because its request did, which says nothing
@@ -101,12 +118,19 @@ func judge(p *Permit, resp *http.Response) {
 	}
 }
 
-func (u *Upstream) begin(ctx context.Context) *attempt {
-	a := &attempt{u: u, parent: ctx, began: time.Now()}
+func (u *Upstream) begin(ctx context.Context, leg *Leg) *attempt {
+	a := &attempt{u: u, judged: !leg.Unjudged, parent: ctx, began: time.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(u.Timeout, func() { a.cancel(errTimeout) })
 	u.requests.Inc()
 	return a
+}
+
+// broke counts one more failure if the attempt broke after its headers.
+func (a *attempt) broke() {
+	if a.judged {
+		a.u.breaker.fail()
+	}
 }
 
 // end frees what the attempt holds.
@@ -121,7 +145,7 @@ func (a *attempt) end() {
 // request builds the attempt's request. It has no GetBody: net/http would send
 // a POST again by itself otherwise, past our own rules, if a client's header
 // Idempotency-Key says that it may.
-func (a *attempt) request(leg Leg, n int) *http.Request {
+func (a *attempt) request(leg *Leg, n int) *http.Request {
 	id := attemptID(leg.ID, n)
 	payload := leg.Body(id)
 	u := a.u.origin.base
@@ -138,7 +162,7 @@ func (a *attempt) request(leg Leg, n int) *http.Request {
 }
 
 // header adds to the client's headers what the coordinator says itself.
-func (a *attempt) header(leg Leg, id string) http.Header {
+func (a *attempt) header(leg *Leg, id string) http.Header {
 	h := make(http.Header, len(leg.Header)+5)
 	for name, values := range leg.Header {
 		h[name] = values

@@ -14,15 +14,16 @@ import (
 // breaker at all.
 type BreakerSettings struct {
 	Enabled bool
-	// ConsecutiveFailures in a row trip it.
+	// ConsecutiveFailures in a row within Interval trip it; at least 1.
 	ConsecutiveFailures uint32
 	// FailureRatio of the attempts of Interval trips it too, once there were
-	// MinRequests of them; 0 switches this rule off.
+	// MinRequests of them; 0 switches this rule off. An Interval of 0 never
+	// forgets.
 	FailureRatio float64
 	MinRequests  uint32
 	Interval     time.Duration
 	// OpenTimeout is how long nothing is sent. Then HalfOpenRequests may try,
-	// and as many successes in a row close it.
+	// and as many successes in a row close it; both are more than 0.
 	OpenTimeout      time.Duration
 	HalfOpenRequests uint32
 }
@@ -34,6 +35,11 @@ type breaker struct {
 	trials   uint32
 	cb       *gobreaker.TwoStepCircuitBreaker[struct{}]
 	rejected func()
+	// era is counted up whenever the state changes: what was sent in another
+	// era is not judged.
+	era atomic.Uint64
+	// trial settles the latest permit that was given while half open.
+	trial atomic.Pointer[func(error)]
 }
 
 // windowBuckets is the grain of the rolling window that failures are counted in.
@@ -64,6 +70,7 @@ func newBreaker(profile string, s BreakerSettings, m *Metrics) *breaker {
 		// This runs under the breaker's lock: asking it anything here would
 		// wait for ever.
 		OnStateChange: func(_ string, from, to gobreaker.State) {
+			b.era.Add(1)
 			m.breakerTransitions.WithLabelValues(profile, from.String(), to.String()).Inc()
 		},
 	})
@@ -99,21 +106,43 @@ func (b *breaker) permit() (*Permit, error) {
 	if b == nil {
 		return &Permit{}, nil
 	}
+	era := b.era.Load()
+	if b.cb.State() == gobreaker.StateClosed {
+		return &Permit{done: func(outcome error) { b.count(era, outcome) }}, nil
+	}
 	done, err := b.cb.Allow()
 	if err != nil {
 		return nil, b.refuse()
 	}
+	b.trial.Store(&done)
 	return &Permit{done: done}, nil
 }
 
+// count counts an attempt that was sent while the breaker was closed, if that
+// has not changed. It is counted when it is judged and not when it began:
+// gobreaker forgets what began before its window, so that a time-out longer
+// than the window would never count.
+func (b *breaker) count(era uint64, outcome error) {
+	if errors.Is(outcome, errUnused) || b.cb.State() != gobreaker.StateClosed || b.era.Load() != era {
+		return
+	}
+	if done, err := b.cb.Allow(); err == nil {
+		done(outcome)
+	}
+}
+
 // fail counts a failure that came after its attempt had been judged. An open
-// breaker has no use for it.
+// breaker has no use for it; a half-open one whose permits are all out counts
+// it against the latest of them.
 func (b *breaker) fail() {
 	if b == nil {
 		return
 	}
-	if done, err := b.cb.Allow(); err == nil {
+	done, err := b.cb.Allow()
+	if err == nil {
 		done(errFailure)
+	} else if trial := b.trial.Load(); trial != nil && errors.Is(err, gobreaker.ErrTooManyRequests) {
+		(*trial)(errFailure)
 	}
 }
 

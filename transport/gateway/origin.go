@@ -9,7 +9,7 @@ package gateway
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,7 +18,7 @@ import (
 
 // OriginSettings say how an address is reached.
 type OriginSettings struct {
-	// Address is the base URL, http or https, without path and query.
+	// Address is the base URL, http or https, without path, query and user.
 	Address string
 	// MaxIdle is how many unused connections are kept.
 	MaxIdle int
@@ -42,8 +42,8 @@ type Origin struct {
 // goes through as it is), and follows no redirect.
 func NewOrigin(s OriginSettings) (*Origin, error) {
 	base, err := url.Parse(s.Address)
-	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, fmt.Errorf("address %q: want http://host:port or https://host:port", s.Address)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") || !bare(base) {
+		return nil, errors.New("want an address such as http://host:port or https://host:port, and nothing behind it")
 	}
 	if s.Dial == nil {
 		s.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
@@ -61,6 +61,12 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 			MaxResponseHeaderBytes: 1 << 20,
 		},
 	}, nil
+}
+
+// bare reports whether a URL has nothing beyond scheme, host and port: the rest
+// would silently not be used.
+func bare(u *url.URL) bool {
+	return (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
 // Close closes the unused connections. Legs in flight keep theirs.

@@ -19,7 +19,7 @@ type UpstreamSettings struct {
 	// ProfileHeader, if set, is sent with every leg and holds Profile.
 	ProfileHeader, Profile string
 	// Timeout of an attempt: to its response headers, to the end of an answer
-	// that is read whole, to the first bytes of a streamed one.
+	// that is read whole, to the first bytes of a streamed one. More than 0.
 	Timeout time.Duration
 	// IdleTimeout is the longest pause in a streamed answer after its first
 	// bytes; 0 is none.
@@ -35,6 +35,7 @@ type Upstream struct {
 	metrics  *Metrics
 	requests prometheus.Counter
 	duration prometheus.Observer
+	maxBody  int // of an answer that is read whole
 }
 
 // NewUpstream makes an upstream of an origin.
@@ -47,6 +48,7 @@ func NewUpstream(o *Origin, s UpstreamSettings, m *Metrics) *Upstream {
 		metrics:          m,
 		requests:         m.requests.WithLabelValues(s.Name),
 		duration:         m.duration.WithLabelValues(s.Name),
+		maxBody:          maxAnswer,
 	}
 }
 
@@ -127,11 +129,11 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
 		return nil, sent, u.refusal(a.resp)
 	}
-	body, err := readAll(a.resp)
+	body, err := readAll(a.resp, u.maxBody)
 	if err != nil {
 		fault := a.fault(err)
-		if !leg.Unjudged && !gone(fault) {
-			u.breaker.fail()
+		if !gone(fault) {
+			a.broke()
 		}
 		return nil, sent, fault
 	}
@@ -163,9 +165,9 @@ func (u *Upstream) refusal(resp *http.Response) *wire.Fault {
 	return f
 }
 
-// readAll reads an answer of at most maxAnswer bytes. What its Content-Length
+// readAll reads an answer of at most limit bytes. What its Content-Length
 // promises is reserved ahead up to a megabyte only: it is a promise.
-func readAll(resp *http.Response) ([]byte, error) {
+func readAll(resp *http.Response, limit int) ([]byte, error) {
 	const ahead = 1 << 20
 	size := resp.ContentLength
 	if size < 0 || size > ahead {
@@ -176,12 +178,12 @@ func readAll(resp *http.Response) ([]byte, error) {
 		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		switch {
+		case len(buf) > limit:
+			return nil, errAnswerTooLarge
 		case err == io.EOF:
 			return buf, nil
 		case err != nil:
 			return nil, err
-		case len(buf) > maxAnswer:
-			return nil, errAnswerTooLarge
 		case len(buf) == cap(buf):
 			buf = append(buf, 0)[:len(buf)]
 		}

@@ -14,7 +14,7 @@ import (
 func (s *Server) pipeline(p *wire.Protocol) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		received := time.Now()
-		id, _ := s.requestID(r)
+		id := s.requestID(r)
 		s.metrics.running.Inc()
 		defer s.metrics.running.Dec()
 		req, fault := s.accept(w, r, p, id)
@@ -80,10 +80,8 @@ func (a *answering) run(ctx context.Context) {
 
 // write writes an item and those that are there already, and flushes once.
 func (a *answering) write(it phases.Item, more <-chan phases.Item) error {
-	if t := a.server.WriteTimeout; t > 0 {
-		a.rc.SetWriteDeadline(time.Now().Add(t))
-	}
 	for {
+		a.server.extend(a.rc) // for each: with more coming all the time this loop does not end
 		if err := a.writeItem(it); err != nil {
 			return err
 		}
@@ -120,6 +118,9 @@ func (a *answering) head(head *phases.Head) {
 		h[name] = values
 	}
 	h.Set(wire.HeaderRequestID, a.req.ID)
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = nil // net/http would guess one
+	}
 	a.begun, a.status = true, head.Status
 	a.events = wire.IsEventStream(head.Header)
 	a.w.WriteHeader(head.Status)
@@ -128,6 +129,7 @@ func (a *answering) head(head *phases.Head) {
 // end writes what is left when the request is over, and its outcome if that is
 // a failure.
 func (a *answering) end(out *phases.Response) {
+	a.server.extend(a.rc) // also for net/http, which writes the very end
 	for {
 		select {
 		case it := <-out.Items():
@@ -146,10 +148,6 @@ func (a *answering) end(out *phases.Response) {
 	}
 	if !a.begun {
 		a.fail(wire.Faultf(wire.Internal, "internal error").Because(errors.New("the pipeline ended without an answer")))
-		return
-	}
-	if a.server.WriteTimeout > 0 {
-		a.rc.SetWriteDeadline(time.Time{})
 	}
 }
 
@@ -178,9 +176,6 @@ func (a *answering) fail(f *wire.Fault) {
 		if f.Kind == wire.Canceled {
 			a.abort = true
 			return
-		}
-		if t := a.server.WriteTimeout; t > 0 {
-			a.rc.SetWriteDeadline(time.Now().Add(t))
 		}
 		a.server.writeFault(a.w, a.req.ID, f)
 		return

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -37,7 +38,7 @@ type Record struct {
 // finish counts and logs a request that has ended.
 func (s *Server) finish(a *answering) {
 	now := time.Now()
-	rec := Record{ID: a.req.ID, Protocol: a.req.Protocol.Name, Model: a.req.Model, Stream: a.req.Stream, Status: a.status,
+	rec := Record{ID: a.req.ID, Protocol: a.req.Protocol.Name, Model: recorded(a.req.Model), Stream: a.req.Stream, Status: a.status,
 		Bytes: a.bytes, Total: now.Sub(a.req.Received), Steps: a.req.Trace.Steps, Reruns: a.req.Decoded.Reruns}
 	if !a.first.IsZero() {
 		rec.FirstByte = a.first.Sub(a.req.Received)
@@ -50,6 +51,18 @@ func (s *Server) finish(a *answering) {
 	if s.Finished != nil {
 		s.Finished(rec)
 	}
+}
+
+// maxModelName is the longest name of a model that is recorded as it is.
+const maxModelName = 256
+
+// recorded returns the name by which a model is recorded. Clients choose names:
+// they may be megabytes, or no UTF-8 ("\ud800"), which no label can be.
+func recorded(model string) string {
+	if len(model) > maxModelName || !utf8.ValidString(model) {
+		return "other"
+	}
+	return model
 }
 
 func (s *Server) logRecord(rec *Record) {

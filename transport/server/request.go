@@ -16,15 +16,15 @@ import (
 
 // requestID returns the client's request id if it is a good one, else a new
 // one.
-func (s *Server) requestID(r *http.Request) (id string, own bool) {
+func (s *Server) requestID(r *http.Request) string {
 	given := r.Header.Get(wire.HeaderRequestID)
 	if wire.ValidRequestID(given) {
-		return given, false
+		return given
 	}
 	if given != "" {
 		s.log.Debug("a client's request id was replaced", "length", len(given))
 	}
-	return uuid.NewString(), true
+	return uuid.NewString()
 }
 
 // accept reads a client's request of a protocol. The fault it returns is for
@@ -61,18 +61,13 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p *wire.Protocol
 	}, nil
 }
 
-// readBody reads a request body under the read time-out. What Content-Length
-// promises is reserved ahead up to a megabyte only.
+// readBody reads a request body under the read time-out, which it lifts if it
+// has all of it. What Content-Length promises is reserved ahead up to a megabyte
+// only.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Fault) {
 	const ahead = 1 << 20
 	if r.ContentLength > s.MaxBody {
 		return nil, s.tooLarge(w)
-	}
-	rc := http.NewResponseController(w)
-	if s.ReadTimeout > 0 {
-		rc.SetReadDeadline(time.Now().Add(s.ReadTimeout))
-		// A deadline that stayed would end the request's context.
-		defer rc.SetReadDeadline(time.Time{})
 	}
 	size := min(max(r.ContentLength, 512), ahead)
 	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
@@ -83,6 +78,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire
 		case int64(len(buf)) > s.MaxBody:
 			return nil, s.tooLarge(w)
 		case err == io.EOF:
+			// A deadline that stayed would end the request's context.
+			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return buf, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			w.Header().Set("Connection", "close")

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -53,7 +55,7 @@ type Server struct {
 	draining atomic.Bool
 
 	// Finished, if set before the server is used, is called after each request
-	// that went to the engine.
+	// on a protocol's route, also one that was refused.
 	Finished func(Record)
 }
 
@@ -67,7 +69,7 @@ func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
 	}
 	srv := &Server{Settings: s, engine: e, log: log, metrics: m}
 	srv.http = &http.Server{
-		Handler:           srv.routes(),
+		Handler:           srv.limited(srv.routes()),
 		ReadHeaderTimeout: s.ReadTimeout,
 		IdleTimeout:       s.IdleTimeout,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -91,21 +93,42 @@ func (s *Server) routes() http.Handler {
 		r.HandlerFunc(method, "/healthz", s.healthz)
 		r.HandlerFunc(method, "/readyz", s.readyz)
 	}
-	r.NotFound = s.refuse(func(*http.Request) *wire.Fault {
-		return wire.Faultf(wire.NotFound, "no such route")
+	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		s.writeFault(w, s.requestID(req), wire.Faultf(wire.NotFound, "no such route"))
 	})
-	r.MethodNotAllowed = s.refuse(func(req *http.Request) *wire.Fault {
-		return wire.Faultf(wire.MethodNotAllowed, "this route does not take %s", req.Method)
+	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// The router names OPTIONS too, which no route takes.
+		allow := strings.Split(w.Header().Get("Allow"), ", ")
+		allow = slices.DeleteFunc(allow, func(method string) bool { return method == http.MethodOptions })
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		s.writeFault(w, s.requestID(req), wire.Faultf(wire.MethodNotAllowed, "this route does not take %s", req.Method))
 	})
 	return r
 }
 
-// refuse answers every request with a fault.
-func (s *Server) refuse(fault func(*http.Request) *wire.Fault) http.Handler {
+// limited gives a request ReadTimeout to arrive, and after that a short answer
+// WriteTimeout to be taken. Who has read a body lifts the one, who writes a long
+// answer renews the other. Both stand when the handler returns: net/http then
+// reads what is left of a body that was refused and writes the last bytes of
+// the answer, and would wait for either for ever.
+func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, _ := s.requestID(r)
-		s.writeFault(w, id, fault(r))
+		rc, now := http.NewResponseController(w), time.Now()
+		if s.ReadTimeout > 0 {
+			rc.SetReadDeadline(now.Add(s.ReadTimeout))
+		}
+		if s.WriteTimeout > 0 {
+			rc.SetWriteDeadline(now.Add(s.ReadTimeout + s.WriteTimeout))
+		}
+		next.ServeHTTP(w, r)
 	})
+}
+
+// extend gives a client another WriteTimeout to take what is written next.
+func (s *Server) extend(rc *http.ResponseController) {
+	if s.WriteTimeout > 0 {
+		rc.SetWriteDeadline(time.Now().Add(s.WriteTimeout))
+	}
 }
 
 // Serve serves connections of a listener until Shutdown or Close. It returns
@@ -132,19 +155,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close closes the listener and all connections.
 func (s *Server) Close() error { return s.http.Close() }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, `{"ok":true}`)
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
+	s.writeJSON(w, r, http.StatusOK, `{"ok":true}`)
 }
 
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		writeJSON(w, http.StatusServiceUnavailable, `{"ready":false,"reason":"shutting down"}`)
+		s.writeJSON(w, r, http.StatusServiceUnavailable, `{"ready":false,"reason":"shutting down"}`)
 		return
 	}
-	writeJSON(w, http.StatusOK, `{"ready":true}`)
+	s.writeJSON(w, r, http.StatusOK, `{"ready":true}`)
 }
 
-func writeJSON(w http.ResponseWriter, status int, body string) {
+func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, status int, body string) {
+	w.Header().Set(wire.HeaderRequestID, s.requestID(r))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	io.WriteString(w, body)

@@ -52,8 +52,11 @@ func ParseBody(text []byte) (*Body, error) {
 	if err := b.scan(&s); err != nil {
 		return nil, err
 	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
 	b.dropRepeated()
-	return b, s.end()
+	return b, nil
 }
 
 func (b *Body) scan(s *scanner) error {

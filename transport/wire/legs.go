@@ -36,10 +36,15 @@ func (p *Protocol) ParseRender(answer []byte) (Tokens, error) {
 	return Tokens{IDs: bytes.Clone(ids), Count: count}, nil
 }
 
-// countFeatures returns how many images the features of a prompt speak of.
-func countFeatures(features []byte) (n int) {
-	EachElement(Lookup(Lookup(features, "mm_hashes"), "image"), func([]byte) bool { n++; return true })
-	return n
+// countFeatures returns how many images the features of a prompt speak of, in
+// whichever of their lists names most.
+func countFeatures(features []byte) (most int) {
+	for _, list := range []string{"mm_hashes", "mm_placeholders", "kwargs_data"} {
+		n := 0
+		EachElement(Lookup(Lookup(features, list), "image"), func([]byte) bool { n++; return true })
+		most = max(most, n)
+	}
+	return most
 }
 
 // prefillDrops are the members that only matter to what a prefill's one token
@@ -47,11 +52,10 @@ func countFeatures(features []byte) (n int) {
 var prefillDrops = []string{"min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs", "top_logprobs",
 	"logprob_token_ids", "stream_options"}
 
-// PrefillLeg is the body of a prefill leg: the client's, asking for one token,
-// which may not end the text (some connectors drop the KV then), not streamed
-// (transfer params are never in a stream), with the prompt's tokens and the
-// connector's transfer params.
-func (p *Protocol) PrefillLeg(b *Body, t Tokens, requestID string, kv Text) Payload {
+// capOutput begins a leg that asks for one token, which may not end the text
+// (some connectors drop the KV then), and for no stream (transfer params are
+// never in one).
+func capOutput(b *Body) *Edit {
 	e := b.Edit()
 	e.Delete(prefillDrops...)
 	e.SetRaw("max_tokens", "1")
@@ -60,20 +64,12 @@ func (p *Protocol) PrefillLeg(b *Body, t Tokens, requestID string, kv Text) Payl
 	}
 	e.SetRaw("ignore_eos", "true")
 	e.SetRaw("stream", "false")
-	if p.idInBody {
-		e.SetRaw("request_id", `"`+requestID+`"`)
-	}
-	if t.Known() {
-		p.setTokens(e, t)
-	}
-	e.Set("kv_transfer_params", kv)
-	return e.Payload()
+	return e
 }
 
-// DecodeLeg is the body of a decode leg: the client's, with the prompt's
-// tokens, and with transfer params unless kv is nil.
-func (p *Protocol) DecodeLeg(b *Body, t Tokens, kv Text) Payload {
-	e := b.Edit()
+// finish adds the prompt's tokens, if they are known, and transfer params
+// unless kv is nil.
+func (p *Protocol) finish(e *Edit, t Tokens, kv Text) Payload {
 	if t.Known() {
 		p.setTokens(e, t)
 	}
@@ -83,11 +79,27 @@ func (p *Protocol) DecodeLeg(b *Body, t Tokens, kv Text) Payload {
 	return e.Payload()
 }
 
+// PrefillLeg is the body of a prefill leg: the client's with its output
+// capped, the prompt's tokens, and the connector's transfer params.
+func (p *Protocol) PrefillLeg(b *Body, t Tokens, requestID string, kv Text) Payload {
+	e := capOutput(b)
+	if p.idInBody {
+		e.SetRaw("request_id", `"`+requestID+`"`)
+	}
+	return p.finish(e, t, kv)
+}
+
+// DecodeLeg is the body of a decode leg: the client's, with the prompt's
+// tokens, and with transfer params unless kv is nil.
+func (p *Protocol) DecodeLeg(b *Body, t Tokens, kv Text) Payload {
+	return p.finish(b.Edit(), t, kv)
+}
+
 // ReleaseLeg is the body of a decode leg whose answer nobody wants: it fetches
 // a hand-off, so that the prefill worker lets go of the KV, and asks for as
 // little as a prefill does.
-func (p *Protocol) ReleaseLeg(b *Body, t Tokens, requestID string, kv Text) Payload {
-	return p.PrefillLeg(b, t, requestID, kv)
+func (p *Protocol) ReleaseLeg(b *Body, t Tokens, _ string, kv Text) Payload {
+	return p.finish(capOutput(b), t, kv)
 }
 
 // Transfer returns the transfer params in a parsed answer: the last member

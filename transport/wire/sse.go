@@ -12,8 +12,12 @@ func IsEventStream(h http.Header) bool {
 	if !strings.EqualFold(strings.TrimSpace(media), "text/event-stream") {
 		return false
 	}
-	enc := h.Get("Content-Encoding")
-	return enc == "" || strings.EqualFold(enc, "identity")
+	for _, enc := range h["Content-Encoding"] {
+		if enc != "" && !strings.EqualFold(enc, "identity") {
+			return false
+		}
+	}
+	return true
 }
 
 // Boundary follows a stream of server-sent events and knows whether it stands
@@ -47,7 +51,7 @@ func (b *Boundary) Gap() string {
 	switch {
 	case !b.inside:
 		return ""
-	case b.lineOpen:
+	case b.lineOpen, b.afterCR: // behind a CR the first only makes it a CRLF
 		return "\n\n"
 	}
 	return "\n"

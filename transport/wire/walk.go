@@ -9,15 +9,6 @@ import (
 // The functions of this file walk text that has been checked before (by
 // [ParseBody] or [Valid]): they do not report faults.
 
-// skip returns the index behind the value that begins at i.
-func skip(text []byte, i int) int {
-	s := scanner{data: text, pos: i}
-	if s.value() != nil {
-		return len(text)
-	}
-	return s.pos
-}
-
 // trim cuts white space off both ends of a JSON text.
 func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 

@@ -1,0 +1,91 @@
+package assembly_test
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llm-coordinator/coordinator/cmd/assembly"
+	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/phases"
+)
+
+// TestAnnotatedConfigurationIsWhole: conf/coordinator.toml lists every param of
+// every step, and is itself a configuration that a coordinator can be built of.
+func TestAnnotatedConfigurationIsWhole(t *testing.T) {
+	params := map[string]any{"render": phases.RenderParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{}}
+	for _, step := range phases.Types() {
+		p, ok := params[step]
+		if !ok {
+			if step != "touchy" { // of this package's tests
+				t.Errorf("step %s is not known to this test", step)
+			}
+			continue
+		}
+		_, section, ok := strings.Cut(string(conf.Annotated), `type = "`+step+`"`)
+		if !ok {
+			t.Errorf("step %s is not in coordinator.toml", step)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "[[pipeline.steps]]")
+		var listed []string
+		for _, m := range regexp.MustCompile(`(?m)^(?:# )?([a-z_]+) += .*#`).FindAllStringSubmatch(section, -1) {
+			listed = append(listed, m[1])
+		}
+		if want := conf.Keys(p); !slices.Equal(slices.Sorted(slices.Values(listed)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("step %s: coordinator.toml lists %v, the params are %v", step, listed, want)
+		}
+	}
+	cfg, err := conf.Parse("coordinator.toml", conf.Annotated, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := assembly.New(cfg, assembly.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var out bytes.Buffer
+	if err := c.Describe(&out); err != nil || !strings.Contains(out.String(), "at http://rendering-service:8080") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if changes := cfg.Changes(); len(changes) != 1 || !strings.HasSuffix(changes[0].Key, "address") {
+		t.Errorf("the params' defaults are not those in coordinator.toml: %v", changes)
+	}
+}
+
+// TestPipelinesThatCannotServeFailAtStartup and say why.
+func TestPipelinesThatCannotServeFailAtStartup(t *testing.T) {
+	const render = "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"http://127.0.0.1:1\" }\n"
+	tests := []struct{ name, pipeline, steps, want string }{
+		{"unknown step", "", "[[pipeline.steps]]\ntype = \"encodee\"\n" + decodeStep, "unknown step type: encodee"},
+		{"no decode", "", render + prefillStep, `a "decode" step must be there, once, as the last step`},
+		{"decode first", "", decodeStep + prefillStep, `a "decode" step must be there, once, as the last step`},
+		{"decode twice", "", decodeStep + decodeStep, `step "decode" is there twice`},
+		{"prefill twice", "", prefillStep + prefillStep + decodeStep, `step "prefill" is there twice`},
+		{"render after prefill", "", prefillStep + render + decodeStep, `"render" must come before "prefill"`},
+		{"connectors differ", "", prefillStep + "params = { kv_connector = \"kv-nixl\" }\n" + decodeStep, "prefill has the kv connector kv-nixl and decode kv-shared-storage"},
+		{"no such connector", "kv_connector = \"kv-nixle\"\n", prefillStep + decodeStep, `unknown kv connector "kv-nixle" (there are: kv-nixl, kv-sglang, kv-shared-storage)`},
+		{"sglang", "kv_connector = \"kv-sglang\"\n", prefillStep + decodeStep, "kv-sglang needs prefill and decode in flight together"},
+		{"no address", "", "[[pipeline.steps]]\ntype = \"render\"\n" + decodeStep, "address: required"},
+		{"odd address", "", "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"render:8080\" }\n" + decodeStep, "address"},
+		{"no timeout", "", "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"http://r\", timeout = \"0s\" }\n" + decodeStep, "timeout"},
+		{"unknown param", "", "[[pipeline.steps]]\ntype = \"decode\"\nparams = { hold = true }\n", "hold: unknown key"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := conf.Parse("f.toml", []byte("[pipeline]\n"+tt.pipeline+tt.steps), nil)
+			if err == nil {
+				var c *assembly.Coordinator
+				if c, err = assembly.New(cfg, assembly.Options{}); err == nil {
+					c.Close()
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package admin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a server on pipes, and returns a client of it.
+func serve(t *testing.T, s *Server) *http.Client {
+	l := cluster.NewPipeListener()
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Serve(l); err != nil {
+			t.Error(err)
+		}
+	})
+	transport := &http.Transport{DialContext: l.DialContext, DisableCompression: true}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
+	return &http.Client{Transport: transport}
+}
+
+func get(t *testing.T, c *http.Client, method, path string, header ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://admin.test"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func newServer() *Server {
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "things_total", Help: "Things."})
+	reg.MustRegister(c)
+	c.Inc()
+	return New(reg, func() any { return map[string]int{"running": 3} }, nil)
+}
+
+func TestMetricsInBothFormats(t *testing.T) {
+	c := serve(t, newServer())
+	for _, tt := range []struct{ accept, kind, end string }{
+		{"", "text/plain", "things_total 1\n"},
+		{"text/plain", "text/plain", "things_total 1\n"},
+		{"application/openmetrics-text; version=1.0.0", "application/openmetrics-text", "things_total 1.0\n# EOF\n"},
+	} {
+		resp, body := get(t, c, "GET", "/metrics", "Accept", tt.accept)
+		if resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), tt.kind) || !strings.HasSuffix(body, tt.end) {
+			t.Errorf("%q: %d %v %s", tt.accept, resp.StatusCode, resp.Header, body)
+		}
+	}
+	_, body := get(t, c, "GET", "/metrics", "Accept-Encoding", "gzip")
+	unzip, err := gzip.NewReader(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(unzip); err != nil || !strings.HasSuffix(string(text), "things_total 1\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	resp, body := get(t, serve(t, newServer()), "GET", "/status")
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" || body != "{\n  \"running\": 3\n}\n" || !json.Valid([]byte(body)) {
+		t.Errorf("%d %v %q", resp.StatusCode, resp.Header, body)
+	}
+}
+
+// TestStatusThatCannotBeWritten is no empty success.
+func TestStatusThatCannotBeWritten(t *testing.T) {
+	var log bytes.Buffer
+	s := New(prometheus.NewRegistry(), func() any { return make(chan int) }, slog.New(slog.NewTextHandler(&log, nil)))
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/status", nil))
+	if w.Code != 500 || !strings.Contains(log.String(), "status could not be written") {
+		t.Errorf("%d %q, log %s", w.Code, w.Body, &log)
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	c := serve(t, newServer())
+	for _, tt := range []struct {
+		method, path, kind, holds string
+		status                    int
+	}{
+		{"GET", "/debug/pprof/", "text/html", "goroutine", 200},
+		{"GET", "/debug/pprof/heap", "application/octet-stream", "\x1f\x8b", 200},
+		{"GET", "/debug/pprof/heap?debug=1", "text/plain", "heap profile:", 200},
+		{"GET", "/debug/pprof/goroutine?debug=2", "text/plain", "admin.profile", 200},
+		{"GET", "/debug/pprof/cmdline", "text/plain", "test", 200},
+		{"GET", "/debug/pprof/symbol", "text/plain", "num_symbols", 200},
+		{"POST", "/debug/pprof/symbol", "text/plain", "num_symbols", 200},
+		{"GET", "/debug/pprof/trace?seconds=0.001", "application/octet-stream", "go 1.", 200},
+		{"GET", "/debug/pprof/nothing", "text/plain", "Unknown profile", 404},
+	} {
+		resp, body := get(t, c, tt.method, tt.path)
+		if resp.StatusCode != tt.status || !strings.HasPrefix(resp.Header.Get("Content-Type"), tt.kind) || !strings.Contains(body, tt.holds) {
+			t.Errorf("%s: %d %v %.200q", tt.path, resp.StatusCode, resp.Header, body)
+		}
+	}
+}
+
+// TestProfileEndsWithItsClient: seconds=0 is half a minute to net/http/pprof,
+// and one who leaves must not keep the profiler busy so long.
+func TestProfileEndsWithItsClient(t *testing.T) {
+	s := newServer()
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/profile?seconds=0", nil).WithContext(ctx))
+		if w.Code != 200 || !bytes.HasPrefix(w.Body.Bytes(), []byte("\x1f\x8b")) {
+			t.Errorf("%d %.200q", w.Code, w.Body)
+		}
+	}
+}
+
+func TestNothingElse(t *testing.T) {
+	c := serve(t, newServer())
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/", 404}, {"GET", "/metrics/", 404}, {"GET", "/status/x", 404}, {"GET", "/debug/pprof", 404}, {"GET", "/v1/models", 404},
+		{"POST", "/metrics", 405}, {"DELETE", "/status", 405}, {"PUT", "/debug/pprof/heap", 405},
+	} {
+		if resp, _ := get(t, c, tt.method, tt.path); resp.StatusCode != tt.status || resp.Header.Get("Location") != "" {
+			t.Errorf("%s %s: %d", tt.method, tt.path, resp.StatusCode)
+		}
+	}
+}
