@@ -52,7 +52,9 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	c, err := assembly.New(cfg, assembly.Options{Log: logger(cfg, stderr), Version: version()})
+	log := logger(cfg, stderr)
+	muzzle(log)
+	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version()})
 	if err != nil {
 		return err
 	}

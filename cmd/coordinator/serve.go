@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"strconv"
@@ -49,6 +50,7 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 		return err
 	}
 	log := logger(cfg, stderr)
+	muzzle(log)
 	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version()})
 	if err != nil {
 		return err
@@ -94,6 +96,20 @@ func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(to, o))
 	}
 	return slog.New(slog.NewJSONHandler(to, o))
+}
+
+// muzzle keeps what libraries print by the log package out of the log: net/http
+// quotes there what an upstream sends beyond its answer, which may be anything.
+func muzzle(to *slog.Logger) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(muzzled{to})
+}
+
+type muzzled struct{ to *slog.Logger }
+
+func (m muzzled) Write(p []byte) (int, error) {
+	m.to.Debug("a library's message was left out: it may quote an upstream", "bytes", len(p))
+	return len(p), nil
 }
 
 // check validates a configuration, builds everything that it asks for, and

@@ -46,7 +46,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // net/http lingers half a second on a connection that it cuts
+			synctest.Test(t, func(t *testing.T) { // net/http lingers on a connection that it cuts
 				r := start(t, never(t))
 				got := r.send(http.MethodPost, cmp.Or(tt.path, completionsPath), tt.body, tt.header...)
 				wantError(t, got, tt.status, "invalid_request_error", tt.code)

@@ -108,7 +108,15 @@ func start(t *testing.T, e Engine, edit ...func(*Settings)) *rig {
 	r := &rig{t: t, pipes: cluster.NewPipeListener(), reg: prometheus.NewRegistry(), records: make(chan Record, 100), log: &logged{}}
 	r.Server = New(s, e, slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.Level(math.MinInt)})), NewMetrics(r.reg))
 	r.Finished = func(rec Record) { r.records <- rec }
-	var running sync.WaitGroup
+	var running, conns sync.WaitGroup
+	r.http.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			conns.Add(1)
+		case http.StateClosed:
+			conns.Done()
+		}
+	}
 	running.Go(func() {
 		if err := r.Serve(r.pipes); err != nil {
 			t.Error(err)
@@ -120,6 +128,7 @@ func start(t *testing.T, e Engine, edit ...func(*Settings)) *rig {
 		transport.CloseIdleConnections()
 		r.Close()
 		running.Wait()
+		conns.Wait()
 	})
 	return r
 }

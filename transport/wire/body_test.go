@@ -95,17 +95,15 @@ func TestManyMembersAreTreatedLikeFew(t *testing.T) {
 }
 
 func TestMillionRepeatedKeysAreNotQuadratic(t *testing.T) {
-	for _, member := range []string{`"a":1,`, `"\u0061":1,`, `"":{},`} {
-		text := "{" + strings.Repeat(member, 1_000_000) + `"z":2}`
-		if got := mustParse(t, text).Edit().Payload().Size(); got > 30 {
-			t.Errorf("%s: %d bytes are left", member, got)
-		}
+	text := "{" + strings.Repeat(`"a":1,"\u0061":1,`, 500_000) + `"z":2}`
+	if got := string(mustParse(t, text).Edit().Payload().Bytes()); got != `{"\u0061":1,"z":2}` {
+		t.Errorf("what is left is %.100s", got)
 	}
 	var distinct strings.Builder
-	for i := range 300_000 {
+	for i := range 100_000 {
 		fmt.Fprintf(&distinct, `"%d":1,`, i)
 	}
-	text := "{" + distinct.String() + distinct.String() + `"z":2}`
+	text = "{" + distinct.String() + distinct.String() + `"z":2}`
 	e := mustParse(t, text).Edit()
 	e.Delete(stripped...)
 	if got, want := e.Payload().Size(), int64(distinct.Len()+len(`{"z":2}`)); got != want {

@@ -175,12 +175,9 @@ func CountIDs(value []byte, limit int) (int, bool) {
 			for i < len(value) && isDigit(value[i]) {
 				i++
 			}
-			if value[i] == '.' || value[i] == 'e' || value[i] == 'E' {
-				return n, false
-			}
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',' || c == ']':
 			i++
-		default:
+		default: // the rest of a number that is no id, too
 			return n, false
 		}
 	}
