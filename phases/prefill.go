@@ -104,7 +104,7 @@ func (p *prefill) Release(r *Request) []Task {
 	}
 	proto, body, tokens := r.Protocol, r.Body, r.Rendered.Tokens
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", SendOnce: true, Unjudged: true,
-		Body: func(id string) wire.Payload { return proto.ReleaseLeg(body, tokens, id, params) }}
+		Body: func(string) wire.Payload { return proto.ReleaseLeg(body, tokens, params) }}
 	return []Task{{Pool: PoolRelease, Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()

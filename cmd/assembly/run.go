@@ -54,26 +54,26 @@ func (c *Coordinator) pause(failed <-chan error, serving *int, err *error) {
 	}
 }
 
-// lastWords is how long clients may take for the end of their answers once the
-// engine is done with them.
-const lastWords = time.Second
+// lastWords is how long clients may at least take for the end of their answers
+// once the engine is done with them.
+const lastWords = 500 * time.Millisecond
 
 // drain ends everything, in order.
 func (c *Coordinator) drain() (cut int) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Config.Server.ShutdownTimeout)
+	end := time.Now().Add(c.Config.Server.ShutdownTimeout)
+	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	quiet, hurry := context.WithCancel(context.Background())
+	clients, hurry := context.WithCancel(context.Background())
+	defer hurry()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		c.Server.Shutdown(quiet)
+		c.Server.Shutdown(clients)
 	}()
 	cut = c.Engine.Close(ctx)
-	t := time.AfterFunc(lastWords, hurry)
+	t := time.AfterFunc(max(time.Until(end), lastWords), hurry)
+	defer t.Stop()
 	<-closed
-	t.Stop()
-	hurry()
-	c.Server.Close()
 	c.Close()
 	return cut
 }

@@ -117,7 +117,7 @@ func makeLeg(t *testing.T, dir string, proto *wire.Protocol, body *wire.Body, le
 	case "decode":
 		return proto.DecodeLeg(body, tokens, connector.Decode(given))
 	case "release":
-		return proto.ReleaseLeg(body, tokens, goldenID, connector.Decode(given))
+		return proto.ReleaseLeg(body, tokens, connector.Decode(given))
 	}
 	t.Fatalf("no such leg: %s", leg)
 	return wire.Payload{}

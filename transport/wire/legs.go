@@ -98,7 +98,7 @@ func (p *Protocol) DecodeLeg(b *Body, t Tokens, kv Text) Payload {
 // ReleaseLeg is the body of a decode leg whose answer nobody wants: it fetches
 // a hand-off, so that the prefill worker lets go of the KV, and asks for as
 // little as a prefill does.
-func (p *Protocol) ReleaseLeg(b *Body, t Tokens, _ string, kv Text) Payload {
+func (p *Protocol) ReleaseLeg(b *Body, t Tokens, kv Text) Payload {
 	return p.finish(capOutput(b), t, kv)
 }
 
