@@ -125,8 +125,12 @@ func TestAPanicOfASupervisorIsOneError(t *testing.T) {
 	boom := func() { panic(panicText) }
 	verdict := func() (phases.Verdict, error) { boom(); return phases.Next, nil }
 	s := newSlow()
-	sibling := phases.Task{Pool: "a", Run: s.stubborn}
-	atWork := func() { s.began <- <-s.began } // one that had not begun would not run any more
+	begun := make(chan struct{}, 1)
+	sibling := phases.Task{Pool: "a", Run: func(ctx context.Context) (phases.Result, error) {
+		begun <- struct{}{}
+		return s.stubborn(ctx)
+	}}
+	atWork := func() { <-begun } // one that has not begun would not run any more
 	for name, tc := range map[string]struct {
 		phase *fake
 		runs  int32 // of its task

@@ -114,9 +114,9 @@ func (c *chance) phase(name, earlier string) phases.Phase {
 // Requests in which everything goes wrong that can, at once, over small pools:
 // each has one outcome, and afterwards everything is back.
 func TestStress(t *testing.T) {
-	const callers, each = 60, 50
-	rg := setup{timeout: 20 * time.Millisecond, inflight: 50,
-		pools: map[string]PoolSettings{"a": {3, 8}, "b": {2, 8}, "c": {4, 4}, "r": {1, 2}}}.engine(t)
+	const callers, each = 24, 125
+	rg := setup{timeout: 5 * time.Millisecond,
+		pools: map[string]PoolSettings{"a": {8, 20}, "b": {8, 20}, "c": {8, 20}, "r": {1, 2}}}.engine(t)
 	var mu sync.Mutex
 	kinds := map[string]int{}
 	var wg sync.WaitGroup
@@ -169,7 +169,7 @@ func TestStress(t *testing.T) {
 		}
 	}
 	// The pools have kept their sizes.
-	for name, size := range map[string]int{"a": 3, "b": 2, "c": 4, "r": 1} {
+	for name, size := range map[string]int{"a": 8, "b": 8, "c": 8, "r": 1} {
 		s := newSlow()
 		rg.Swap(phases.PipelineOf(one(name, s.run)))
 		var all []*phases.Request
