@@ -168,11 +168,34 @@ func TestCloseCancelsReleasedTasksInTheEnd(t *testing.T) {
 		if n := rg.Close(ctx); n != 0 {
 			t.Errorf("%d requests cut", n)
 		}
-		if waited := time.Since(began); waited != time.Second {
+		if waited := time.Since(began); waited != time.Second+lastReleases {
 			t.Errorf("Close took %v", waited)
 		}
 		if n := left.runs.Load(); n != 1 {
 			t.Errorf("%d ran, want 1", n)
+		}
+	})
+}
+
+// A request that Close cuts may leave KV behind as any other: its release is
+// still sent.
+func TestReleasedTasksOfACutRequestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck, left := newSlow(), newSlow()
+		close(left.let)
+		p := leaves(left.run)
+		p.plan = plans(phases.Plan{Tasks: []phases.Task{{Pool: "p", Run: stuck.run}}})
+		rg := engine(t, map[string]PoolSettings{"p": {1, 1}, "release": {1, 1}}, p)
+		r := rg.begin(t.Context())
+		take(t, stuck.began, "the task")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if n := rg.Close(ctx); n != 1 {
+			t.Errorf("%d requests cut, want 1", n)
+		}
+		wantKind(t, rg.outcome(r), wire.ShuttingDown)
+		if n := left.runs.Load(); n != 1 {
+			t.Errorf("%d releases ran, want 1", n)
 		}
 	})
 }

@@ -27,7 +27,8 @@ import (
 
 // Settings are the bounds of an engine.
 type Settings struct {
-	// QueueTimeout is how long a task or a request may wait for a place.
+	// QueueTimeout is how long a task or a request may wait for a place; it must
+	// be more than 0.
 	QueueTimeout time.Duration
 	// MaxInflight is how many requests may be in flight; 0 is no limit.
 	MaxInflight int
@@ -190,7 +191,9 @@ func (e *Engine) ask(line *pipeline, r *phases.Request) (err error) {
 		}
 		phase = p.Name()
 		if err := a.Admit(r); err != nil {
-			e.metrics.shed.WithLabelValues("breaker_open").Inc()
+			if wire.FaultOf(err).Kind == wire.Unavailable {
+				e.metrics.shed.WithLabelValues("breaker_open").Inc()
+			}
 			return err
 		}
 	}
@@ -292,6 +295,10 @@ func (e *Engine) Status() Status {
 	return s
 }
 
+// lastReleases is how long tasks that outlive their request may take when it was
+// cut: releasing KV takes a moment, and pins GPU memory if it is not done.
+const lastReleases = time.Second
+
 // Close refuses new requests, waits for those in flight until ctx ends, then
 // cancels them and waits until they are gone, and stops the pools. It returns
 // how many requests were cut. It may be called more than once.
@@ -301,6 +308,10 @@ func (e *Engine) Close(ctx context.Context) (cut int) {
 	e.mu.Unlock()
 	if !e.wait(ctx) {
 		cut = e.cut()
+		last, cancel := context.WithTimeout(context.Background(), lastReleases)
+		e.wait(last)
+		cancel()
+		e.cancelDetached()
 		e.wait(context.Background())
 	}
 	e.sizing.Lock()
@@ -336,7 +347,6 @@ func (e *Engine) wait(ctx context.Context) bool {
 
 // cut cancels all that is in flight and returns how many requests that were.
 func (e *Engine) cut() int {
-	e.cancelDetached()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.live {

@@ -79,6 +79,8 @@ type ticket struct {
 	owner *actor.PID // told of the outcome
 	// insists: it is queued though a queue is full.
 	insists bool
+	// holder: its request holds a place.
+	holder bool
 	since   time.Time
 	timer   *time.Timer
 

@@ -237,3 +237,29 @@ func TestPlacesComeBackOnEveryWayOut(t *testing.T) {
 		}
 	})
 }
+
+// A request that holds d and wants e waited behind a newcomer that wants both,
+// which waited for d: neither went on until the queue's time-out.
+func TestARequestThatHoldsAPlaceGoesAheadOfNewcomers(t *testing.T) {
+	s, first := newSlow(), newSlow()
+	rg := engine(t, map[string]PoolSettings{"d": {1, 9}, "e": {1, 9}, "x": {9, 9}})
+	holdsD := phases.PipelineOf(placed("x", first.run, nil, "d"), one("e", nothing))
+	wantsBoth := phases.PipelineOf(placed("x", nothing, nil, "d", "e"))
+	rg.Swap(phases.PipelineOf(one("e", s.run)))
+	busy := rg.begin(t.Context()) // keeps e busy
+	take(t, s.began, "the task in e")
+	rg.Swap(holdsD)
+	holder := rg.begin(t.Context())
+	take(t, first.began, "the task of the holder")
+	rg.Swap(wantsBoth)
+	newcomer := rg.begin(t.Context())
+	rg.wantPool("e", 1, 1)
+	first.let <- struct{}{} // the holder goes on, and queues for e
+	eventually(t, "the holder queues", func() bool { return rg.pool("e").Queued == 2 })
+	s.let <- struct{}{} // e is free: it is the holder's
+	for _, r := range []*phases.Request{busy, holder, newcomer} {
+		if err := rg.outcome(r); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -71,7 +71,7 @@ type place struct {
 func (ps *pools) take(t *ticket) (bool, error) {
 	t.since = time.Now()
 	ps.mu.Lock()
-	if slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waiting.len() > 0 }) || !t.claim() {
+	if slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waiting.blocks(t) }) || !t.claim() {
 		defer ps.mu.Unlock()
 		return false, ps.enqueue(t)
 	}

@@ -2,8 +2,10 @@ package actors
 
 import "slices"
 
-// queue holds the tickets that wait for one pool, first in, first out.
-// Withdrawn tickets leave at once, so that its length is what waits.
+// queue holds the tickets that wait for one pool, first in, first out, but
+// those of requests that hold a place already go ahead of the others: they
+// would wait behind one that waits for what they hold. Withdrawn tickets leave
+// at once, so that its length is what waits.
 type queue struct{ tickets []*ticket }
 
 func (q *queue) len() int { return len(q.tickets) }
@@ -16,7 +18,21 @@ func (q *queue) head() *ticket {
 	return q.tickets[0]
 }
 
-func (q *queue) push(t *ticket) { q.tickets = append(q.tickets, t) }
+func (q *queue) push(t *ticket) {
+	at := len(q.tickets)
+	if t.holder {
+		if at = slices.IndexFunc(q.tickets, func(o *ticket) bool { return !o.holder }); at < 0 {
+			at = len(q.tickets)
+		}
+	}
+	q.tickets = slices.Insert(q.tickets, at, t)
+}
+
+// blocks reports whether somebody waits whom t may not pass.
+func (q *queue) blocks(t *ticket) bool {
+	head := q.head()
+	return head != nil && (head.holder || !t.holder)
+}
 
 // remove takes a ticket out. Those that are served stand first; those that are
 // withdrawn may stand anywhere, in a queue whose length is bounded.

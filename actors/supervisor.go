@@ -164,7 +164,7 @@ func (s *supervisor) ticketForPlaces() (*ticket, error) {
 			continue
 		}
 		if t == nil {
-			t = &ticket{owner: s.self}
+			t = &ticket{owner: s.self, holder: len(s.places) > 0}
 			t.pools = t.onePool[:0]
 		}
 		t.pools = append(t.pools, p)
@@ -237,7 +237,7 @@ func (s *supervisor) dispatch(index int) error {
 	t := &j.ticket
 	t.job, t.owner, t.onePool[0] = j, s.self, p
 	t.pools = t.onePool[:]
-	t.insists = index > 0 && s.open == 0
+	t.insists, t.holder = index > 0 && s.open == 0, len(s.places) > 0
 	now, err := s.engine.pools.take(t)
 	if err == nil && !now {
 		s.waiting = append(s.waiting, t)

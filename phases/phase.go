@@ -55,7 +55,9 @@ type Plan struct {
 	// Places names the pools in which the request must hold a place (a worker
 	// set aside for it) before the first task is sent. All are taken together
 	// or none is. Those that the request holds already are not taken again.
-	// They are kept until the request ends.
+	// They are kept until the request ends. A pipeline whose requests need
+	// several should take them in one plan: two requests that each hold what
+	// the other waits for wait until the queue's time-out.
 	Places []string
 	// Placed, if set, is called once the places are held, before any task is
 	// sent; an error fails the request.
