@@ -81,8 +81,8 @@ type ticket struct {
 	insists bool
 	// holder: its request holds a place.
 	holder bool
-	since   time.Time
-	timer   *time.Timer
+	since  time.Time
+	timer  *time.Timer
 
 	// Guarded by the pools' lock until the ticket is granted.
 	waiting bool
