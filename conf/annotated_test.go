@@ -25,7 +25,7 @@ func TestAnnotatedIsTheDefault(t *testing.T) {
 	for _, step := range c.Pipeline.Steps {
 		types = append(types, step.Type)
 	}
-	if want := []string{"render", "prefill", "decode"}; !reflect.DeepEqual(types, want) {
+	if want := []string{"replace-media-urls", "render", "encode", "prefill", "decode"}; !reflect.DeepEqual(types, want) {
 		t.Errorf("steps are %v", types)
 	}
 }

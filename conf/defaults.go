@@ -18,8 +18,12 @@ func Default() Config {
 			// Clients give up at about a minute. A refusal at half of that leaves them time for another replica.
 			QueueTimeout: 30 * time.Second,
 			Pools: Pools{
+				// Downloads wait for others' servers; more at a time would only fill memory sooner.
+				Media: Pool{Size: 64, Queue: 256},
 				// Rendering is CPU work of the render service: short, and no faster for being sent all at once.
 				Render: Pool{Size: 64, Queue: 512},
+				// One call an image, and a request may have many: twice as many places and waiting room as requests.
+				Encode: Pool{Size: 128, Queue: 1024},
 				// Prefill fills GPUs by the token, not by the request: a few hundred at a time keep any fleet busy.
 				Prefill: Pool{Size: 256, Queue: 512},
 				// Each answer being streamed holds a worker for minutes. The queue is short, for a place in it is
@@ -32,6 +36,9 @@ func Default() Config {
 		Pipeline: Pipeline{
 			// Needs no fields from the workers, so works with any that share their KV.
 			KVConnector: "kv-shared-storage",
+			ECConnector: "ec-shared-storage",
+			// The tokens-in format carries rendered tensors, a megabyte an image and more: it has to be asked for.
+			UseOpenAIFormat: true,
 		},
 	}
 }

@@ -43,6 +43,7 @@ type Breaker struct {
 
 // Profiles are the gateway's scheduling profiles.
 type Profiles struct {
+	Encode  Profile       `toml:"encode"`
 	Prefill Profile       `toml:"prefill"`
 	Decode  Profile       `toml:"decode"`
 	Render  RenderProfile `toml:"render"`
@@ -70,9 +71,10 @@ type ProfileBreaker struct {
 	HalfOpenRequests    *int           `toml:"half_open_requests"`
 }
 
-// BreakerOf returns the breaker of a profile: "prefill", "decode", "render"; of any other the gateway's.
+// BreakerOf returns the breaker of a profile: "encode", "prefill", "decode", "render"; of any other the gateway's.
 func (g Gateway) BreakerOf(profile string) Breaker {
 	own := map[string]ProfileBreaker{
+		"encode":  g.Profiles.Encode.Breaker,
 		"prefill": g.Profiles.Prefill.Breaker,
 		"decode":  g.Profiles.Decode.Breaker,
 		"render":  g.Profiles.Render.Breaker,
@@ -88,10 +90,12 @@ func (g Gateway) BreakerOf(profile string) Breaker {
 	}
 }
 
-// TimeoutOf returns the timeout of a profile: "prefill", "decode"; of any other the gateway's. Legs to the render
+// TimeoutOf returns the timeout of a profile: "encode", "prefill", "decode"; of any other the gateway's. Legs to the render
 // service are bounded by their step's timeout instead.
 func (g Gateway) TimeoutOf(profile string) time.Duration {
 	switch profile {
+	case "encode":
+		return or(g.Profiles.Encode.Timeout, g.Timeout)
 	case "prefill":
 		return or(g.Profiles.Prefill.Timeout, g.Timeout)
 	case "decode":
@@ -115,5 +119,5 @@ func (c *Config) GatewayIdleConns() int {
 		return c.Gateway.MaxIdleConnsPerHost
 	}
 	pools := c.Actors.Pools
-	return pools.Prefill.Size + pools.Decode.Size + pools.Release.Size
+	return pools.Encode.Size + pools.Prefill.Size + pools.Decode.Size + pools.Release.Size
 }

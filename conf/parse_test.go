@@ -17,7 +17,7 @@ FILE:3: server.passthrough_routes: unknown key
 FILE:5: sever: unknown key (did you mean server?)
 FILE:8: gateway.tls: unknown key
 FILE:11: gateway.profiles.render.timeout: unknown key
-FILE:12: gateway.profiles.encode: unknown key (did you mean decode?)
+FILE:12: gateway.profiles.encodee: unknown key (did you mean encode?)
 FILE:14: actors.pools.decode.sise: unknown key (did you mean size?)`,
 	"case": `FILE:1: Log_Level: unknown key (did you mean log_level?)
 FILE:2: LOG_FORMAT: unknown key (did you mean log_format?)
@@ -126,14 +126,16 @@ func TestGoodFiles(t *testing.T) {
 				IdleConnTimeout: 9 * time.Second, StreamIdleTimeout: 10 * time.Second,
 				Breaker: Breaker{false, 11, 0.12, 13, 14 * time.Second, 15 * time.Second, 16},
 				Profiles: Profiles{
+					Encode: Profile{Timeout: new(40 * time.Second)},
 					Prefill: Profile{new(17 * time.Second), ProfileBreaker{
 						new(true), new(18), new(0.19), new(20), new(21 * time.Second), new(22 * time.Second), new(23)}},
 					Decode: Profile{new(24 * time.Second), ProfileBreaker{FailureRatio: new(1.0)}},
 					Render: RenderProfile{ProfileBreaker{HalfOpenRequests: new(25)}},
 				},
 			}
-			c.Actors = Actors{26 * time.Second, 27, Pools{Pool{28, 29}, Pool{30, 31}, Pool{32, 33}, Pool{34, 35}}}
-			c.Pipeline.KVConnector = "kv-nixl"
+			c.Actors = Actors{26 * time.Second, 27, Pools{
+				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
+			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
 		},
 	}
 	paths, err := filepath.Glob("testdata/*.good.toml")

@@ -70,7 +70,9 @@ func (a Actors) Inflight() int {
 
 // Pools are the worker pools by the phase they work for.
 type Pools struct {
+	Media   Pool `toml:"media"`
 	Render  Pool `toml:"render"`
+	Encode  Pool `toml:"encode"`
 	Prefill Pool `toml:"prefill"`
 	Decode  Pool `toml:"decode"`
 	// Release is for tasks that outlive their request: telling a decode worker to let go of KV nobody will read.
@@ -89,6 +91,11 @@ type Pool struct {
 type Pipeline struct {
 	// KVConnector names how prefill's KV reaches decode, unless a step says otherwise. Not empty.
 	KVConnector string `toml:"kv_connector"`
+	// ECConnector names how the embeddings of encode reach prefill, unless a step says otherwise. Not empty.
+	ECConnector string `toml:"ec_connector"`
+	// UseOpenAIFormat is the format of encode and prefill legs, unless a step says otherwise: the client's own
+	// protocol if true, token ids and rendered tensors if false.
+	UseOpenAIFormat bool `toml:"use_openai_format"`
 	// Steps run in their order; [Parse] returns at least one.
 	Steps []Step `toml:"steps"`
 }

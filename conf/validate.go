@@ -40,6 +40,9 @@ func (c *Config) validate(found *faults) {
 	if c.Pipeline.KVConnector == "" {
 		v.fail("pipeline.kv_connector", "must not be empty")
 	}
+	if c.Pipeline.ECConnector == "" {
+		v.fail("pipeline.ec_connector", "must not be empty")
+	}
 }
 
 func (v validator) server(s Server) {
@@ -64,9 +67,10 @@ func (v validator) gateway(g Gateway) {
 	v.positive("gateway.idle_conn_timeout", g.IdleConnTimeout)
 	v.duration("gateway.stream_idle_timeout", g.StreamIdleTimeout)
 	v.breaker("gateway.breaker", g.Breaker)
+	v.positive("gateway.profiles.encode.timeout", g.TimeoutOf("encode"))
 	v.positive("gateway.profiles.prefill.timeout", g.TimeoutOf("prefill"))
 	v.positive("gateway.profiles.decode.timeout", g.TimeoutOf("decode"))
-	for _, profile := range []string{"prefill", "decode", "render"} {
+	for _, profile := range []string{"encode", "prefill", "decode", "render"} {
 		v.breaker("gateway.profiles."+profile+".breaker", g.BreakerOf(profile))
 	}
 }
@@ -87,6 +91,8 @@ func (v validator) actors(a Actors) {
 	v.positive("actors.queue_timeout", a.QueueTimeout)
 	v.count("actors.max_inflight_requests", a.MaxInflightRequests, 0, maxInflight)
 	v.pool("actors.pools.render", a.Pools.Render)
+	v.pool("actors.pools.media", a.Pools.Media)
+	v.pool("actors.pools.encode", a.Pools.Encode)
 	v.pool("actors.pools.prefill", a.Pools.Prefill)
 	v.pool("actors.pools.decode", a.Pools.Decode)
 	v.pool("actors.pools.release", a.Pools.Release)

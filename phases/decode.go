@@ -57,7 +57,7 @@ type handoffState struct{ reached atomic.Bool }
 func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 
 func (p *decode) Plan(r *Request) (Plan, error) {
-	proto, body, tokens, out := r.Protocol, r.Body, r.Rendered.Tokens, r.Out
+	proto, src, out := r.Protocol, r.source(), r.Out
 	var params wire.Text
 	if r.Prefilled.Ran {
 		params = p.kv.Decode(r.Prefilled.Transfer)
@@ -65,7 +65,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 	state := &handoffState{}
 	r.Decoded.reached = state
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
-		Body:     func(string) wire.Payload { return proto.DecodeLeg(body, tokens, params) },
+		Body:     func(string) wire.Payload { return proto.DecodeLeg(src, params) },
 		Permit:   r.decodePermit,
 		SendOnce: params != nil && p.kv.Pins()}
 	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (Result, error) {
@@ -120,5 +120,6 @@ func (p *decode) Recover(r *Request, err error) (Verdict, error) {
 	r.Decoded.Attempts++
 	r.decodePermit = nil
 	p.metrics.reruns.WithLabelValues("dead_connection").Inc()
+	r.note("run again from prefill: decode's connection was dead")
 	return Verdict{Again: stepPrefill}, nil
 }

@@ -10,18 +10,33 @@ type Metrics struct {
 	handoffMissing prometheus.Counter
 	reruns         *prometheus.CounterVec
 	released       *prometheus.CounterVec
+	bypassed       *prometheus.CounterVec
+	probes         *prometheus.CounterVec
+	encodes        prometheus.Counter
+	oddDescriptors prometheus.Counter
+	formatFallback prometheus.Counter
+	downloads      *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	const ns = "llm_d_coordinator"
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help})
+	}
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, []string{label})
+	}
 	return &Metrics{
-		handoffMissing: f.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "kv_handoff_missing_total",
-			Help: "Prefills whose answer held no usable transfer params: decode computed the prompt again."}),
-		reruns: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "reruns_total",
-			Help: "Requests started again from prefill because decode failed before its first byte, by reason."}, []string{"reason"}),
-		released: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "kv_release_total",
-			Help: "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result."}, []string{"result"}),
+		handoffMissing: counter("kv_handoff_missing_total", "Prefills whose answer held no usable transfer params: decode computed the prompt again."),
+		reruns:         counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
+		released:       counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
+		bypassed:       counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),
+		probes:         counters("conditional_decode_probes_total", "Conditional decodes, by result: served, deferred (not cached), error.", "result"),
+		encodes:        counter("encode_subrequests_total", "Encode legs that were planned, one for each distinct image of a request."),
+		oddDescriptors: counter("ec_descriptors_ignored_total", "Encode answers whose ec_transfer_params were not an object: prefill encodes the image itself."),
+		formatFallback: counter("format_fallback_total", "Legs sent in the chat format although token ids were asked for, because render gave no tensor for an image."),
+		downloads:      counters("media_downloads_total", "Images downloaded, by result: ok, or the code of the error.", "result"),
 	}
 }

@@ -99,7 +99,9 @@ var (
 
 // Names of pools. Those of the phases are their own names.
 const (
+	PoolMedia   = "media"
 	PoolRender  = "render"
+	PoolEncode  = "encode"
 	PoolPrefill = "prefill"
 	PoolDecode  = "decode"
 	// PoolRelease runs what outlives its request.

@@ -52,7 +52,8 @@ func newBench(t *testing.T, kv string) *bench {
 		}
 		return u
 	}
-	b.deps = Deps{Prefill: profile("prefill"), Decode: profile("decode"), NewUpstream: upstream, KVConnector: kv, Metrics: NewMetrics(nil)}
+	b.deps = Deps{Prefill: profile("prefill"), Decode: profile("decode"), NewUpstream: upstream, KVConnector: kv, ECConnector: "ec-nixl", UseOpenAIFormat: true,
+		OnClose: func(func()) {}, Metrics: NewMetrics(nil)}
 	t.Cleanup(func() {
 		for _, o := range b.origins {
 			o.Close()

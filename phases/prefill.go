@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/connectors/ec"
 	"github.com/llm-coordinator/coordinator/connectors/kv"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -17,6 +18,9 @@ func init() { Register(stepPrefill, NewPrefill) }
 type PrefillParams struct {
 	// KVConnector, if set, is used instead of the pipeline's.
 	KVConnector string `toml:"kv_connector"`
+	// ECConnector and UseOpenAIFormat, if set, are used instead of the pipeline's.
+	ECConnector     string `toml:"ec_connector"`
+	UseOpenAIFormat bool   `toml:"use_openai_format"`
 }
 
 // prefill has a prefill worker compute the prompt's KV and keep it for decode.
@@ -27,12 +31,14 @@ type PrefillParams struct {
 type prefill struct {
 	upstream, decode *gateway.Upstream
 	kv               kv.Connector
+	ec               ec.Connector
+	openAI           bool
 	metrics          *Metrics
 }
 
 // NewPrefill builds a prefill phase.
 func NewPrefill(deps Deps, params Params) (Phase, error) {
-	p := PrefillParams{KVConnector: deps.KVConnector}
+	p := PrefillParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -40,21 +46,40 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("kv_connector", "%v", err)
 	}
-	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, metrics: deps.Metrics}, nil
+	embeddings, err := ec.New(p.ECConnector)
+	if err != nil {
+		return nil, params.Errorf("ec_connector", "%v", err)
+	}
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat,
+		metrics: deps.Metrics}, nil
 }
 
 func (p *prefill) Name() string { return stepPrefill }
 
 // String describes the phase for operators.
-func (p *prefill) String() string { return "kv connector " + p.kv.Name() }
+func (p *prefill) String() string { return "kv connector " + p.kv.Name() + ", " + formatName(p.openAI) }
 
 // Admit refuses a request at the door while no prefill may be sent.
-func (p *prefill) Admit(*Request) error { return p.upstream.Ready() }
+func (p *prefill) Admit(r *Request) error {
+	if r.LocalKV != "" {
+		return nil
+	}
+	return p.upstream.Ready()
+}
 
 func (p *prefill) Plan(r *Request) (Plan, error) {
-	proto, body, tokens := r.Protocol, r.Body, r.Rendered.Tokens
-	leg := gateway.Leg{Path: proto.Path, Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts,
-		Body: func(id string) wire.Payload { return proto.PrefillLeg(body, tokens, id, p.kv.Prefill()) }}
+	if r.LocalKV != "" {
+		p.metrics.bypassed.WithLabelValues(r.LocalKV).Inc()
+		r.note("decode alone: " + r.LocalKV)
+		return Plan{}, nil
+	}
+	proto, src := r.Protocol, r.source()
+	format := r.format(p.openAI, src, p.metrics)
+	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
+	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts,
+		Body: func(id string) wire.Payload {
+			return proto.PrefillLeg(src, format, id, wire.Transfers{KV: p.kv.Prefill(), EC: embeddings})
+		}}
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
@@ -78,6 +103,7 @@ func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
 	r.Decoded.reached = nil
 	if p.kv.Pins() && p.kv.Decode(found.Transfer) == nil {
 		p.metrics.handoffMissing.Inc()
+		r.note("prefill gave no hand-off")
 	}
 	return Next, nil
 }
@@ -102,9 +128,9 @@ func (p *prefill) Release(r *Request) []Task {
 	if params == nil {
 		return nil
 	}
-	proto, body, tokens := r.Protocol, r.Body, r.Rendered.Tokens
+	proto, src := r.Protocol, r.source()
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", SendOnce: true, Unjudged: true,
-		Body: func(string) wire.Payload { return proto.ReleaseLeg(body, tokens, params) }}
+		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, params) }}
 	return []Task{{Pool: PoolRelease, Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()

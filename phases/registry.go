@@ -2,7 +2,6 @@ package phases
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -20,13 +19,17 @@ type Params interface {
 
 // Deps is what phases are built from.
 type Deps struct {
-	Prefill, Decode *gateway.Upstream
+	Encode, Prefill, Decode *gateway.Upstream
 	// NewUpstream makes an upstream of an origin that only one step calls.
 	NewUpstream func(gateway.OriginSettings, gateway.UpstreamSettings) (*gateway.Upstream, error)
-	// KVConnector is the name of the connector of steps that name none.
-	KVConnector string
-	Metrics     *Metrics
-	Log         *slog.Logger
+	// KVConnector and ECConnector are the names of the connectors of steps that
+	// name none, UseOpenAIFormat is the format of those that say nothing.
+	KVConnector, ECConnector string
+	UseOpenAIFormat          bool
+	// OnClose registers what has to be closed when the pipeline is not used any
+	// more.
+	OnClose func(func())
+	Metrics *Metrics
 }
 
 // Factory builds a phase from its parameters; an error aborts startup.
@@ -86,30 +89,3 @@ func PipelineOf(phases ...Phase) *Pipeline { return &Pipeline{phases: phases} }
 
 // Phases returns the phases in order. The slice must not be changed.
 func (p *Pipeline) Phases() []Phase { return p.phases }
-
-// check refuses pipelines that could not serve.
-func (p *Pipeline) check() error {
-	at := map[string]int{}
-	for i, ph := range p.phases {
-		if _, twice := at[ph.Name()]; twice {
-			return fmt.Errorf("pipeline: step %q is there twice", ph.Name())
-		}
-		at[ph.Name()] = i
-	}
-	d, ok := at[stepDecode]
-	if !ok || d != len(p.phases)-1 {
-		return fmt.Errorf("pipeline: a %q step must be there, once, as the last step", stepDecode)
-	}
-	f, ok := at[stepPrefill]
-	if !ok {
-		return nil
-	}
-	if r, ok := at[stepRender]; ok && r > f {
-		return fmt.Errorf("pipeline: %q must come before %q, which sends the rendered prompt", stepRender, stepPrefill)
-	}
-	prefill, decode := p.phases[f].(*prefill), p.phases[d].(*decode)
-	if a, b := prefill.kv.Name(), decode.kv.Name(); a != b {
-		return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
-	}
-	return nil
-}

@@ -24,13 +24,20 @@ type RenderParams struct {
 	IdleConnTimeout     time.Duration `toml:"idle_conn_timeout"`
 	// MaxTotalTokens refuses longer prompts; 0 is no limit.
 	MaxTotalTokens int `toml:"max_total_tokens"`
+	// MaxTotalPlaceholderTokens refuses prompts in which more token ids stand
+	// for images; 0 is no limit.
+	MaxTotalPlaceholderTokens int `toml:"max_total_placeholder_tokens"`
 }
 
 // render turns the prompt into token ids, once for all later legs: it asks the
 // render service, or takes the ids that the client sent as its prompt.
 type render struct {
-	upstream  *gateway.Upstream
-	maxTokens int
+	upstream        *gateway.Upstream
+	maxTokens       int
+	maxPlaceholders int
+	// tensors: a later step sends the rendered tensors, which are dropped
+	// otherwise.
+	tensors bool
 }
 
 // NewRender builds a render phase.
@@ -48,6 +55,8 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("max_idle_conns_per_host", "must be at least 1")
 	case p.MaxTotalTokens < 0:
 		return nil, params.Errorf("max_total_tokens", "must not be negative (0 is no limit)")
+	case p.MaxTotalPlaceholderTokens < 0:
+		return nil, params.Errorf("max_total_placeholder_tokens", "must not be negative (0 is no limit)")
 	}
 	up, err := deps.NewUpstream(
 		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout},
@@ -55,7 +64,7 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("address", "%v", err)
 	}
-	return &render{upstream: up, maxTokens: p.MaxTotalTokens}, nil
+	return &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens}, nil
 }
 
 func (p *render) Name() string { return stepRender }
@@ -82,15 +91,15 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		r.Rendered.Tokens = given
 		return Plan{}, p.limit(given)
 	}
-	proto, body := r.Protocol, r.Body
+	proto, src := r.Protocol, r.source()
 	leg := gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID,
-		Body: func(string) wire.Payload { return proto.RenderLeg(body) }}
+		Body: func(string) wire.Payload { return proto.RenderLeg(src) }}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		answer, _, err := p.upstream.Call(ctx, leg)
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := proto.ParseRender(answer)
+		tokens, err := proto.ParseRender(answer, src.Media.Len(), p.tensors)
 		if err != nil {
 			return nil, wire.Faultf(wire.UpstreamFailed, "the answer of render made no sense").Because(err)
 		}
@@ -106,6 +115,9 @@ func (p *render) Join(r *Request, results []Result) (Verdict, error) {
 func (p *render) limit(t wire.Tokens) error {
 	if p.maxTokens > 0 && t.Count > p.maxTokens {
 		return wire.Faultf(wire.LimitExceeded, "the prompt has %d tokens, more than the limit of %d", t.Count, p.maxTokens)
+	}
+	if n := t.Features.PlaceholderTokens(); p.maxPlaceholders > 0 && n > p.maxPlaceholders {
+		return wire.Faultf(wire.LimitExceeded, "the prompt has %d tokens that stand for images, more than the limit of %d", n, p.maxPlaceholders)
 	}
 	return nil
 }

@@ -26,11 +26,16 @@ type Request struct {
 	Stream   bool
 	Prompt   wire.Prompt
 	Received time.Time
+	// LocalKV, if set, is why the request cannot use a KV that another worker
+	// has computed: decode alone serves it.
+	LocalKV string
 
 	// What each phase found out: written by its Join alone, anew if the phase
 	// is run again.
 
+	Fetched   Fetched
 	Rendered  Rendered
+	Encoded   Encoded
 	Prefilled Prefilled
 	Decoded   Decoded
 
@@ -43,6 +48,29 @@ type Request struct {
 
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
+}
+
+// source is what legs are shaped from.
+func (r *Request) source() wire.Source {
+	return r.Protocol.Source(r.Body, r.Prompt, r.Fetched.Media, r.Rendered.Tokens)
+}
+
+// note adds what the request's log line says about a way that was not the one
+// asked for.
+func (r *Request) note(text string) { r.Trace.Notes = append(r.Trace.Notes, text) }
+
+// Fetched is what replace-media-urls found out.
+type Fetched struct {
+	// Media are the request's images, inlined; nil if there was nothing to do.
+	Media *wire.Media
+}
+
+// Encoded is what encode found out.
+type Encoded struct {
+	// Descriptors are those of all images, by hash, or nil.
+	Descriptors wire.Text
+	// Calls is how many encodes there were.
+	Calls int
 }
 
 // Rendered is what render found out.
@@ -79,6 +107,8 @@ type Trace struct {
 	Steps []StepTrace
 	// Phase is the phase that the request is in or ended in.
 	Phase string
+	// Notes name each way that the request took and that was not asked for.
+	Notes []string
 }
 
 // StepTrace is the course of one run of a phase that had work to do.

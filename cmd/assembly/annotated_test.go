@@ -15,7 +15,8 @@ import (
 // TestAnnotatedConfigurationIsWhole: conf/coordinator.toml lists every param of
 // every step, and is itself a configuration that a coordinator can be built of.
 func TestAnnotatedConfigurationIsWhole(t *testing.T) {
-	params := map[string]any{"render": phases.RenderParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{}}
+	params := map[string]any{"render": phases.RenderParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{},
+		"replace-media-urls": phases.MediaParams{}, "encode": phases.EncodeParams{}, "conditional-decode": phases.ConditionalParams{}}
 	for _, step := range phases.Types() {
 		p, ok := params[step]
 		if !ok {
@@ -31,7 +32,7 @@ func TestAnnotatedConfigurationIsWhole(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "[[pipeline.steps]]")
 		var listed []string
-		for _, m := range regexp.MustCompile(`(?m)^(?:# )?([a-z_]+) += .*#`).FindAllStringSubmatch(section, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^(?:# *)?([a-z_]+) += .*#`).FindAllStringSubmatch(section, -1) {
 			listed = append(listed, m[1])
 		}
 		if want := conf.Keys(p); !slices.Equal(slices.Sorted(slices.Values(listed)), slices.Sorted(slices.Values(want))) {
@@ -61,6 +62,19 @@ func TestPipelinesThatCannotServeFailAtStartup(t *testing.T) {
 	const render = "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"http://127.0.0.1:1\" }\n"
 	tests := []struct{ name, pipeline, steps, want string }{
 		{"unknown step", "", "[[pipeline.steps]]\ntype = \"encodee\"\n" + decodeStep, "unknown step type: encodee"},
+		{"encode without render", "", encodeStep + prefillStep + decodeStep, `"encode" needs a "render" step`},
+		{"encode without prefill", "", render + encodeStep + decodeStep, `"encode" needs a "prefill" step`},
+		{"encode after prefill", "", render + prefillStep + encodeStep + decodeStep, `"encode" must come before "prefill"`},
+		{"media after render", "", render + mediaStep + decodeStep, `"replace-media-urls" must come before "render"`},
+		{"probe after prefill", "", render + prefillStep + conditionalStep + decodeStep, `"conditional-decode" must come before "prefill"`},
+		{"probe before render", "", conditionalStep + render + decodeStep, `"render" must come before "conditional-decode"`},
+		{"tokens in without render", "use_openai_format = false\n", prefillStep + decodeStep, "use_openai_format = false needs a \"render\" step"},
+		{"tokens in for one step without render", "", prefillStep + "params = { use_openai_format = false }\n" + decodeStep, "use_openai_format = false needs a \"render\" step"},
+		{"format of decode", "", decodeStep + "params = { use_openai_format = false }\n", "use_openai_format: unknown key"},
+		{"format of the probe", "", conditionalStep + "params = { use_openai_format = false }\n" + decodeStep, "use_openai_format: unknown key"},
+		{"ec connectors differ", "", render + encodeStep + "params = { ec_connector = \"ec-nixl\" }\n" + prefillStep + decodeStep, "encode has the ec connector ec-nixl and prefill ec-shared-storage"},
+		{"no such ec connector", "ec_connector = \"ec-x\"\n", prefillStep + decodeStep, `unknown ec connector "ec-x"`},
+		{"no network", "", "[[pipeline.steps]]\ntype = \"replace-media-urls\"\nparams = { allowed_networks = [\"10.0.0\"] }\n" + decodeStep, "allowed_networks"},
 		{"no decode", "", render + prefillStep, `a "decode" step must be there, once, as the last step`},
 		{"decode first", "", decodeStep + prefillStep, `a "decode" step must be there, once, as the last step`},
 		{"decode twice", "", decodeStep + decodeStep, `step "decode" is there twice`},

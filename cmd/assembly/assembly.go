@@ -32,7 +32,7 @@ type Coordinator struct {
 	Pipeline *phases.Pipeline
 
 	log       *slog.Logger
-	origins   []*gateway.Origin
+	closers   []func()
 	upstreams []*gateway.Upstream
 }
 
@@ -73,7 +73,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		s.Dial = o.Dial
 		made, err := gateway.NewOrigin(s)
 		if err == nil {
-			c.origins = append(c.origins, made)
+			c.closers = append(c.closers, made.Close)
 		}
 		return made, err
 	}
@@ -93,7 +93,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		return upstream(at, gateway.UpstreamSettings{Name: name, ProfileHeader: g.ProfileHeader, Profile: name, Timeout: g.TimeoutOf(name)})
 	}
 	deps := phases.Deps{
-		Prefill: profile("prefill"), Decode: profile("decode"),
+		Encode: profile("encode"), Prefill: profile("prefill"), Decode: profile("decode"),
 		NewUpstream: func(os gateway.OriginSettings, us gateway.UpstreamSettings) (*gateway.Upstream, error) {
 			own, err := origin(os)
 			if err != nil {
@@ -101,8 +101,11 @@ func (c *Coordinator) buildPipeline(o Options) error {
 			}
 			return upstream(own, us), nil
 		},
-		KVConnector: c.Config.Pipeline.KVConnector,
-		Metrics:     phases.NewMetrics(c.Registry),
+		KVConnector:     c.Config.Pipeline.KVConnector,
+		ECConnector:     c.Config.Pipeline.ECConnector,
+		UseOpenAIFormat: c.Config.Pipeline.UseOpenAIFormat,
+		OnClose:         func(f func()) { c.closers = append(c.closers, f) },
+		Metrics:         phases.NewMetrics(c.Registry),
 	}
 	steps := make([]phases.Step, len(c.Config.Pipeline.Steps))
 	for i, s := range c.Config.Pipeline.Steps {
@@ -122,7 +125,8 @@ func breakerSettings(b conf.Breaker) gateway.BreakerSettings {
 func engineSettings(cfg *conf.Config) actors.Settings {
 	p := cfg.Actors.Pools
 	pools := map[string]actors.PoolSettings{}
-	for name, b := range map[string]conf.Pool{phases.PoolRender: p.Render, phases.PoolPrefill: p.Prefill,
+	for name, b := range map[string]conf.Pool{phases.PoolMedia: p.Media, phases.PoolRender: p.Render,
+		phases.PoolEncode: p.Encode, phases.PoolPrefill: p.Prefill,
 		phases.PoolDecode: p.Decode, phases.PoolRelease: p.Release} {
 		pools[name] = actors.PoolSettings{Size: b.Size, Queue: b.Queue}
 	}

@@ -17,15 +17,18 @@ const module = "github.com/llm-coordinator/coordinator/"
 
 // mayImport is the direction of imports: what a package may use of ours.
 var mayImport = map[string][]string{
-	"cmd/coordinator":   {"cmd/assembly", "conf", "loadtest/cluster", "transport/server"},
+	"cmd/coordinator":   {"cmd/assembly", "conf", "loadtest/cluster", "transport/kwargs", "transport/server", "transport/wire"},
 	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/gateway", "transport/server"},
 	"transport/server":  {"phases", "transport/wire"}, // the engine is an interface to it
 	"transport/admin":   {},
 	"actors":            {"phases", "transport/wire"},
-	"phases":            {"connectors/kv", "transport/gateway", "transport/wire"},
+	"phases":            {"connectors/ec", "connectors/kv", "transport/gateway", "transport/media", "transport/wire"},
+	"connectors/ec":     {"transport/wire"},
 	"connectors/kv":     {"transport/wire"},
 	"transport/gateway": {"transport/wire"},
+	"transport/media":   {"transport/wire"},
 	"transport/wire":    {},
+	"transport/kwargs":  {},
 	"conf":              {},
 	"loadtest/cluster":  {},
 }
@@ -35,6 +38,7 @@ var kept = map[string]string{
 	"github.com/asynkron/protoactor-go":   "actors",
 	"github.com/sony/gobreaker":           "transport/gateway",
 	"github.com/BurntSushi/toml":          "conf",
+	"github.com/vmihailenco/msgpack":      "transport/kwargs",
 	"github.com/go-json-experiment/json":  "",
 	"github.com/asynkron/protoactor-go/r": "", // router
 }
@@ -105,7 +109,7 @@ func TestEveryMetricIsInTheDocs(t *testing.T) {
 func metricNames(t *testing.T) (names []string) {
 	t.Helper()
 	patterns := []*regexp.Regexp{
-		regexp.MustCompile(`Name: "([a-z_]+)"`), regexp.MustCompile(`(?:counter|histogram)\("([a-z_]+)"`),
+		regexp.MustCompile(`Name: "([a-z_]+)"`), regexp.MustCompile(`(?:counters?|histogram)\("([a-z_]+)"`),
 		regexp.MustCompile(`namespace\+"_([a-z_]+)"`),
 	}
 	for _, dir := range []string{"../../actors", "../../phases", "../../transport/server", "../../transport/gateway", "."} {

@@ -58,11 +58,14 @@ const (
 // setup says what a rig is like. Its zero value is the full pipeline over
 // kv-nixl with the defaults of the configuration.
 type setup struct {
-	kv      string // connector, default kv-nixl
-	steps   string // of the pipeline, default fullSteps
-	render  string // further params of the render step
-	toml    string // further tables; keys of [pipeline] are not possible here
-	cluster cluster.Options
+	kv string // connector, default kv-nixl
+	ec string // connector, default ec-nixl
+	// tokensIn: use_openai_format = false
+	tokensIn bool
+	steps    string // of the pipeline, default fullSteps
+	render   string // further params of the render step
+	toml     string // further tables; keys of [pipeline] are not possible here
+	cluster  cluster.Options
 }
 
 // shortLease is for tests in which a worker's KV is lost on purpose.
@@ -118,7 +121,10 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.steps == "" {
 		s.steps = fullSteps
 	}
-	s.cluster.KV = s.kv
+	if s.ec == "" {
+		s.ec = cluster.ECNixl
+	}
+	s.cluster.KV, s.cluster.EC = s.kv, s.ec
 	r := &rig{t: t, cluster: cluster.New(s.cluster), logs: &logBuffer{}, ended: make(chan outcome, 1),
 		finished: make(chan server.Record, 10_000), dials: newDialGate()}
 	if err := r.cluster.Start("127.0.0.1:0"); err != nil {
@@ -126,7 +132,7 @@ func newRig(t testing.TB, s setup) *rig {
 	}
 	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
 	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", r.cluster.URL())) +
-		fmt.Sprintf("[pipeline]\nkv_connector = %q\n", s.kv) + steps
+		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n", s.kv, s.ec, !s.tokensIn) + steps
 	cfg, err := conf.Parse("rig.toml", []byte(text), nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

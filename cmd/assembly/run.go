@@ -85,7 +85,7 @@ func (c *Coordinator) Close() {
 	c.Engine.Close(ended)
 	c.Server.Close()
 	c.Admin.Close()
-	for _, o := range c.origins {
-		o.Close()
+	for _, f := range c.closers {
+		f()
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -25,9 +26,15 @@ shutdown_timeout = "500ms"
 address = %[1]q
 [pipeline]
 kv_connector = "kv-nixl"
+ec_connector = "ec-nixl"
+[[pipeline.steps]]
+type = "replace-media-urls"
+params = { allowed_networks = ["127.0.0.0/8"] }
 [[pipeline.steps]]
 type = "render"
 params = { address = %[1]q }
+[[pipeline.steps]]
+type = "encode"
 [[pipeline.steps]]
 type = "prefill"
 [[pipeline.steps]]
@@ -43,7 +50,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	workers := cluster.New(cluster.Options{TokenInterval: *interval, PrefillDelay: 20 * time.Millisecond})
+	workers := cluster.New(cluster.Options{TokenInterval: *interval, EncodeDelay: 10 * time.Millisecond, PrefillDelay: 20 * time.Millisecond})
 	defer workers.Close()
 	if err := workers.Start("127.0.0.1:0"); err != nil {
 		return err
@@ -65,7 +72,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	}
 	out := &lines{to: stdout}
 	c.Server.Finished = func(r server.Record) { out.print(demoLine(r)) }
-	printWelcome(stdout, public.Addr(), operators.Addr(), workers.URL())
+	printWelcome(stdout, public.Addr(), operators.Addr(), workers)
 	_, err = c.Run(ctx, public, operators) // what a demo cuts is no failure
 	return err
 }
@@ -96,16 +103,20 @@ func listenNear(addr string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
-func printWelcome(w io.Writer, public, ops net.Addr, workers string) {
+func printWelcome(w io.Writer, public, ops net.Addr, workers *cluster.Cluster) {
 	curl := func(path, body string) {
 		fmt.Fprintf(w, "curl -sN http://%s%s -H 'Content-Type: application/json' -d '%s'\n", public, path, body)
 	}
 	const model = cluster.DefaultModel
-	fmt.Fprintf(w, "coordinator on http://%s, metrics and status on http://%s, simulated cluster on %s\n", public, ops, workers)
+	fmt.Fprintf(w, "coordinator on http://%s, metrics and status on http://%s, simulated cluster on %s\n", public, ops, workers.URL())
 	fmt.Fprintf(w, "model: %s\n\nTry, in another terminal:\n\n", model)
 	curl("/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"Why is the sky blue?"}]}`)
 	curl("/v1/chat/completions", `{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":"Count the stars above the desert tonight, one by one."}]}`)
 	curl("/v1/completions", `{"model":"`+model+`","prompt":"Once upon a time"}`)
+	// One image that the coordinator downloads, and one that the client has inlined.
+	curl("/v1/chat/completions", `{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"Compare these two."},`+
+		`{"type":"image_url","image_url":{"url":"`+workers.ImageURL("sunset.png", cluster.ImageOptions{Bytes: 50_000})+`"}},`+
+		`{"type":"image_url","image_url":{"url":"data:image/gif;base64,`+base64.StdEncoding.EncodeToString(cluster.ImageBytes("dot.gif", 0))+`"}}]}]}`)
 	fmt.Fprintf(w, "\nCtrl-C ends it. One line for each request:\n")
 }
 

@@ -21,6 +21,8 @@ const usage = `coordinator drives LLM requests through the phases of a disaggreg
   coordinator demo      serve with a simulated cluster on loopback: nothing else is needed
   coordinator check     validate a configuration and print what it amounts to
   coordinator cluster   run only the simulated cluster
+  coordinator inspect-kwargs FILE
+                        print the tensors of rendered multimodal items
   coordinator version   print the version
 
 coordinator COMMAND -h lists the flags of a command.
@@ -34,11 +36,12 @@ func main() {
 type command func(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error
 
 var commands = map[string]command{
-	"serve":   serve,
-	"demo":    demo,
-	"check":   check,
-	"cluster": simulate,
-	"version": printVersion,
+	"serve":          serve,
+	"demo":           demo,
+	"check":          check,
+	"cluster":        simulate,
+	"inspect-kwargs": inspectKwargs,
+	"version":        printVersion,
 }
 
 // run runs a command until it is done, or until the first SIGINT or SIGTERM and

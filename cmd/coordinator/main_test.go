@@ -41,7 +41,7 @@ func TestCommands(t *testing.T) {
 		{"argument", []string{"check", "x"}, 2, "", `unexpected argument "x"`},
 		{"no file", []string{"check", "-config", "nowhere.toml"}, 1, "", "nowhere.toml"},
 		{"cluster of no kind", []string{"cluster", "-kv", "kv-x"}, 1, "", "-kv"},
-		{"check", []string{"check", "-config", "../../conf/coordinator.toml"}, 0, "pipeline\n  1  render", ""},
+		{"check", []string{"check", "-config", "../../conf/coordinator.toml"}, 0, "pipeline\n  1  replace-media-urls", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,11 +134,11 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%s", welcome)
 	}
 	curls := regexp.MustCompile(`(?m)^curl -sN (\S+) -H 'Content-Type: application/json' -d '(.*)'$`).FindAllStringSubmatch(welcome, -1)
-	if len(curls) != 3 {
-		t.Fatalf("want 3 commands, got %q", curls)
+	if len(curls) != 4 {
+		t.Fatalf("want 4 commands, got %q", curls)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for i, want := range []string{"You said: Why is the sky blue?", "data: [DONE]\n\n", "You said: Once upon a time"} {
+	for i, want := range []string{"You said: Why is the sky blue?", "data: [DONE]\n\n", "You said: Once upon a time", "data: [DONE]\n\n"} {
 		resp, err := client.Post(curls[i][1], "application/json", strings.NewReader(curls[i][2]))
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%d %v %s", resp.StatusCode, err, text)
 		}
 		line := p.until(t, " 200 ")[0]
-		if !regexp.MustCompile(`^\d\d:\d\d:\d\d 200 (chat|chat streamed|completions): render [\d.]+ms > prefill [\d.]+ms > decode [\d.]+ms; first byte`).MatchString(line) {
+		if !regexp.MustCompile(`^\d\d:\d\d:\d\d 200 (chat|chat streamed|completions): (replace-media-urls [\d.]+ms > )?render [\d.]+ms > (encode [\d.]+ms > )?prefill [\d.]+ms > decode [\d.]+ms; first byte`).MatchString(line) {
 			t.Errorf("line %q", line)
 		}
 	}

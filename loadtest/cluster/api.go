@@ -17,14 +17,28 @@ type api struct {
 	prompt   func(*vocabulary, object) (*prompt, error)
 	// rendered puts the render service's one object in the shape of the route.
 	rendered func(rendering) any
-	// roles says that a stream begins with the assistant's role.
-	roles bool
-	// choice is a choice of a whole answer, delta one of a stream's chunk, whose
-	// finish is nil but in the last.
-	choice func(index int, text, finish string) any
-	delta  func(index int, text string, role bool, finish *string) any
-	// object and chunk are what the two call themselves.
-	object, chunk string
+	// tokensIn says that the prompt is token ids with features, and the sampling
+	// parameters are in an object of their own.
+	tokensIn bool
+	// roles says that a stream begins with the assistant's role, finishRides
+	// that the last token's chunk tells why it is the last.
+	roles, finishRides bool
+	// whole is a whole answer, chunk one of a stream.
+	whole func(*text) any
+	chunk func(t *text, choices []any, counted *usage) any
+	// choice is a choice of a whole answer, delta one of a stream's chunk.
+	choice func(index int, t *text) any
+	delta  func(index int, t *text, p piece) any
+	// object and event are what the two call themselves.
+	object, event string
+}
+
+// piece is what one chunk of a stream brings.
+type piece struct {
+	word   string
+	at     int  // place of the word among all
+	role   bool // no word but the role
+	finish *string
 }
 
 // apiAt returns the protocol of a client path, nil if there is none.
@@ -34,6 +48,8 @@ func apiAt(path string) *api {
 		return &chatAPI
 	case completionsAPI.path:
 		return &completionsAPI
+	case generateAPI.path:
+		return &generateAPI
 	}
 	return nil
 }
@@ -45,20 +61,22 @@ var chatAPI = api{
 	rendered: func(r rendering) any { return r },
 	roles:    true,
 	object:   "chat.completion",
-	chunk:    "chat.completion.chunk",
-	choice: func(index int, text, finish string) any {
+	event:    "chat.completion.chunk",
+	whole:    func(t *text) any { return t.completed() },
+	chunk:    completionChunk,
+	choice: func(index int, t *text) any {
 		return chatChoice{
-			Index: index, FinishReason: finish,
-			Message: chatMessage{Role: "assistant", Content: text, ToolCalls: []json.RawMessage{}},
+			Index: index, FinishReason: t.finish,
+			Message: chatMessage{Role: "assistant", Content: t.joined(), ToolCalls: []json.RawMessage{}},
 		}
 	},
-	delta: func(index int, text string, role bool, finish *string) any {
-		d := chatDelta{Index: index, FinishReason: finish}
+	delta: func(index int, _ *text, p piece) any {
+		d := chatDelta{Index: index, FinishReason: p.finish}
 		switch {
-		case role:
-			d.Delta.Role, d.Delta.Content = "assistant", &text
-		case finish == nil:
-			d.Delta.Content = &text
+		case p.role:
+			d.Delta.Role, d.Delta.Content = "assistant", &p.word
+		case p.finish == nil:
+			d.Delta.Content = &p.word
 		}
 		return d
 	},
@@ -95,12 +113,14 @@ var completionsAPI = api{
 	prompt:   completionsPrompt,
 	rendered: func(r rendering) any { return []rendering{r} },
 	object:   "text_completion",
-	chunk:    "text_completion",
-	choice: func(index int, text, finish string) any {
-		return completionsChoice{Index: index, Text: text, FinishReason: &finish}
+	event:    "text_completion",
+	whole:    func(t *text) any { return t.completed() },
+	chunk:    completionChunk,
+	choice: func(index int, t *text) any {
+		return completionsChoice{Index: index, Text: t.joined(), FinishReason: &t.finish}
 	},
-	delta: func(index int, text string, _ bool, finish *string) any {
-		return completionsChoice{Index: index, Text: text, FinishReason: finish}
+	delta: func(index int, _ *text, p piece) any {
+		return completionsChoice{Index: index, Text: p.word, FinishReason: p.finish}
 	},
 }
 

@@ -1,11 +1,13 @@
 // Package cluster simulates everything that stands behind the coordinator: a
-// gateway, its render service and its prefill and decode workers, in one
-// http.Handler.
+// gateway, its render service, its encode, prefill and decode workers, and an
+// origin of images, in one http.Handler.
 //
 // It is as strict as the real parties are: it tokenizes deterministically,
 // refuses in vLLM's error shape what vLLM would refuse, keeps a prompt's KV
 // from prefill until a decode fetches it or its lease ends, and punishes a
-// hand-off that is used twice with another request's text. It records each leg
+// hand-off that is used twice with another request's text. Images are what their
+// bytes are: each has a hash and placeholder tokens, and an answer mentions it, so
+// that mixed-up images show. It records each leg
 // it saw and counts what it still holds, so that a test can say that nothing
 // leaked. Faults (see [Fault]) and gates (see [Gate]) make it fail, or stand
 // still, at a chosen place.
@@ -32,10 +34,15 @@ import (
 
 // Names of the legs the cluster serves. Unknown is a call to a worker route
 // that names no profile, or one that the cluster does not have.
+// Probe is a decode that is only wanted if the prompt is cached; Origin is the
+// download of an image, which is no leg of the pipeline but counts like one here.
 const (
 	Render  = "render"
+	Probe   = "probe"
+	Encode  = "encode"
 	Prefill = "prefill"
 	Decode  = "decode"
+	Origin  = "origin"
 	Unknown = "unknown"
 )
 
@@ -43,6 +50,12 @@ const (
 const (
 	KVNixl          = "kv-nixl"
 	KVSharedStorage = "kv-shared-storage"
+)
+
+// Values of [Options.EC].
+const (
+	ECNixl          = "ec-nixl"
+	ECSharedStorage = "ec-shared-storage"
 )
 
 // DefaultModel is the name of the model that is served unless
@@ -61,6 +74,24 @@ type Options struct {
 	// KV is how a prompt's KV travels from prefill to decode: KVNixl (the
 	// default) or KVSharedStorage.
 	KV string
+	// EC is how an image's embedding travels from encode to prefill: ECNixl (the
+	// default) or ECSharedStorage.
+	EC string
+	// GenerateParams is where workers read transfer params on the generate
+	// route: GenerateParamsOld, GenerateParamsNew or GenerateParamsChecked (the
+	// default).
+	GenerateParams string
+	// TensorBytes is the size of an image's pixels in render's kwargs_data.
+	// Default 64.
+	TensorBytes int
+	// NoKwargs makes render leave kwargs_data out.
+	NoKwargs bool
+	// PlainFeatures leaves out of render's placeholders the member that nobody
+	// knows.
+	PlainFeatures bool
+	// CacheDecodes lets a prompt that was decoded to its end be cached, so that a
+	// probe for it succeeds.
+	CacheDecodes bool
 	// ProfileHeader names the header that picks the worker. Default
 	// "EPP-Profile".
 	ProfileHeader string
@@ -68,14 +99,16 @@ type Options struct {
 	// answer that is not streamed takes as long as its tokens do together.
 	// 0 means no time at all.
 	TokenInterval time.Duration
-	// RenderDelay and PrefillDelay are how long these legs work. 0 means no
-	// time at all.
+	// RenderDelay, EncodeDelay and PrefillDelay are how long these legs work. 0
+	// means no time at all.
 	RenderDelay  time.Duration
+	EncodeDelay  time.Duration
 	PrefillDelay time.Duration
 	// Lease is how long prefill keeps KV that nobody fetches. Default 30s.
 	Lease time.Duration
 	// MaxRecorded bounds the record of legs (the oldest goes first), and
-	// likewise how many used hand-offs and stored prompts are remembered.
+	// likewise how many used hand-offs, stored prompts, requests and so on are
+	// remembered.
 	// Default 10000.
 	MaxRecorded int
 	// OmitBodies leaves request bodies out of the record: for load tests,
@@ -86,6 +119,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Model = cmp.Or(o.Model, DefaultModel)
 	o.KV = cmp.Or(o.KV, KVNixl)
+	o.EC = cmp.Or(o.EC, ECNixl)
+	o.GenerateParams = cmp.Or(o.GenerateParams, GenerateParamsChecked)
+	o.TensorBytes = cmp.Or(o.TensorBytes, 64)
 	o.ProfileHeader = cmp.Or(o.ProfileHeader, "EPP-Profile")
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.MaxRecorded = cmp.Or(o.MaxRecorded, 10000)
@@ -125,25 +161,42 @@ type Cluster struct {
 	gateByID map[string]*Held // all, until they are removed
 	kv       ledger
 	recent   [2]spoken // texts of the two newest prompts
+	requests clientRequests
+	media    mediaMemory
+	cache    promptCache
 }
 
-// New returns a cluster; it panics if options.KV is not one of the two known
-// connectors. Close it after use.
-func New(options Options) *Cluster {
-	options = options.withDefaults()
-	if options.KV != KVNixl && options.KV != KVSharedStorage {
-		panic(fmt.Sprintf("cluster: unknown KV connector %q", options.KV))
+// Validate returns an error if an option has a value that is not known.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	switch {
+	case o.KV != KVNixl && o.KV != KVSharedStorage:
+		return fmt.Errorf("unknown KV connector %q", o.KV)
+	case o.EC != ECNixl && o.EC != ECSharedStorage:
+		return fmt.Errorf("unknown EC connector %q", o.EC)
+	case o.GenerateParams != GenerateParamsOld && o.GenerateParams != GenerateParamsNew &&
+		o.GenerateParams != GenerateParamsChecked:
+		return fmt.Errorf("unknown place of transfer params %q", o.GenerateParams)
+	case o.TensorBytes < 0:
+		return fmt.Errorf("TensorBytes is %d", o.TensorBytes)
 	}
+	return nil
+}
+
+// New returns a cluster; it panics if options are not valid. Close it after use.
+func New(options Options) *Cluster {
+	if err := options.Validate(); err != nil {
+		panic("cluster: " + err.Error())
+	}
+	options = options.withDefaults()
 	c := &Cluster{
 		options:    options,
 		engineID:   "engine-" + rand.Text()[:8],
 		vocabulary: newVocabulary(),
 		closing:    make(chan struct{}),
-		state:      newState(),
-		record:     newRecord(options.MaxRecorded),
 		gateByID:   map[string]*Held{},
-		kv:         newLedger(options.MaxRecorded),
 	}
+	c.forget()
 	c.control = c.controlRoutes()
 	return c
 }
@@ -230,13 +283,23 @@ func (c *Cluster) Reset() {
 	clear(c.gateByID)
 	c.faults = nil
 	c.dropAllKV()
-	c.kv = newLedger(c.options.MaxRecorded)
-	c.recent = [2]spoken{}
-	c.record = newRecord(c.options.MaxRecorded)
 	inFlight := c.state.InFlight
-	c.state = newState()
+	c.forget()
 	c.state.InFlight = inFlight
 	c.notify()
+}
+
+// forget begins with nothing recorded, counted or remembered. The caller holds
+// mu, or is the only one to know the cluster.
+func (c *Cluster) forget() {
+	limit := c.options.MaxRecorded
+	c.state = newState()
+	c.record = newRecord(limit)
+	c.kv = newLedger(limit)
+	c.recent = [2]spoken{}
+	c.requests = newClientRequests(limit)
+	c.media = newMediaMemory(limit)
+	c.cache = promptCache{prompts: newBounded[promptKey](limit)}
 }
 
 // enter counts a request in, so that Close waits for it; false once closed.

@@ -34,6 +34,9 @@ func (l *leg) noteHeaders() {
 	case l.name != Render && len(profiles) != 1:
 		l.violate("more than one profile: %q", profiles)
 	}
+	if prefer := l.request.Header.Values("Prefer"); l.name != Probe && prefer != nil {
+		l.violate("a %s leg has Prefer: %q", l.name, prefer)
+	}
 	for _, name := range forbiddenHeaders {
 		if l.request.Header.Values(name) != nil {
 			l.violate("header %s", name)
@@ -51,21 +54,25 @@ func (l *leg) noteBody(repeated []string) {
 			l.violate("field %s", name)
 		}
 	}
-	if l.name == Render {
-		for _, name := range []string{"kv_transfer_params", "ec_transfer_params", "tokens"} {
-			if _, ok := l.body[name]; ok {
-				l.violate("a render leg has the field %s", name)
-			}
-		}
+	if _, ok := l.body["tokens"]; ok && l.name == Render {
+		l.violate("a render leg has the field tokens")
 	}
-	if l.name == Prefill && string(l.body["ignore_eos"]) != "true" {
+	if l.name == Prefill && string(l.sampling["ignore_eos"]) != "true" {
 		l.violate("ignore_eos is not true")
 	}
-	xargs, _, _ := parseObject(l.body["vllm_xargs"]) // no object has no such members
-	for _, name := range []string{"kv_transfer_params", "ec_transfer_params"} {
-		if _, ok := xargs[name]; ok {
-			l.violate("field %s in vllm_xargs", name)
-		}
+	l.noteRequestID()
+	l.noteTransferParams()
+}
+
+// noteRequestID notes an id in a prefill's body that is not that of its header.
+// The chat route has none, that of completions need not have one.
+func (l *leg) noteRequestID() {
+	_, there := l.body["request_id"]
+	if l.name != Prefill || !there && !l.api.tokensIn {
+		return
+	}
+	if id, err := l.body.text("request_id"); err != nil || id != l.record.RequestID {
+		l.violate("request_id is %q, X-Request-Id %q", id, l.record.RequestID)
 	}
 }
 

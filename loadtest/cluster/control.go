@@ -19,6 +19,8 @@ import (
 //	GET    /_cluster/gates/{id}                the gate, how many wait, whether it is released
 //	POST   /_cluster/gates/{id}/release        for good; with ?one=true one leg only
 //	DELETE /_cluster/gates/{id}                releases and forgets it
+//	POST   /_cluster/cached                    {"path","body"} of a request whose prompt is cached,
+//	                                           or {"all"}: true for all prompts, false for none
 //	POST   /_cluster/reset                     see Cluster.Reset
 //
 // Unknown fields are refused. Nothing of it is recorded as a leg.
@@ -53,6 +55,7 @@ func (c *Cluster) controlRoutes() http.Handler {
 		h.Remove()
 		w.WriteHeader(http.StatusNoContent)
 	}))
+	mux.HandleFunc("POST /_cluster/cached", c.controlCache)
 	mux.HandleFunc("POST /_cluster/reset", func(w http.ResponseWriter, _ *http.Request) {
 		c.Reset()
 		w.WriteHeader(http.StatusNoContent)
@@ -107,6 +110,26 @@ func controlRelease(w http.ResponseWriter, r *http.Request, h *Held) {
 		h.ReleaseOne()
 	} else {
 		h.Release()
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (c *Cluster) controlCache(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		All        *bool
+		Path, Body string
+	}
+	err := readStrictly(r.Body, &body)
+	switch {
+	case err != nil:
+	case body.All != nil:
+		c.MarkCached(*body.All)
+	default:
+		err = c.CachePrompt(body.Path, body.Body)
+	}
+	if err != nil {
+		reply(w, http.StatusBadRequest, detail(err.Error()))
+		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

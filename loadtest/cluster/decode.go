@@ -4,46 +4,80 @@ package cluster
 // answers.
 func (l *leg) decode() error {
 	c := l.cluster
-	if err := l.check(); err != nil {
-		return err
-	}
-	p, err := l.api.prompt(c.vocabulary, l.body)
+	p, err := l.workersPrompt()
 	if err != nil {
 		return err
 	}
-	limit, limited, err := tokenLimit(l.body)
+	limit, limited, err := tokenLimit(l.sampling)
 	if err != nil {
 		return err
 	}
 	if !limited {
 		limit = maxModelLen
 	}
-	choices, there, err := l.body.integer("n")
+	choices, there, err := l.sampling.integer("n")
 	if err != nil {
 		return err
 	}
 	if !there {
 		choices = 1
 	}
-	words := replyWords(p.said)
-	params := l.body["kv_transfer_params"]
-	if !l.body.has("kv_transfer_params") {
-		params = nil
+	if l.name == Probe && !c.countProbe(p) {
+		return l.answer(notAvailable.status, encode(notAvailable.body()))
 	}
-	how, breach := c.loadKV(params, p, l.fault.LoseKV)
+	if err := l.loadMedia(p); err != nil {
+		return err
+	}
+	words, loaded := l.load(p)
+	c.remember(p)
+	if err := l.answerText(l.newText(p, words, limit, choices), loaded); err != nil {
+		return err
+	}
+	if loaded && c.options.CacheDecodes && !l.fault.spoilsAnswer() {
+		c.cachePrompt(p)
+	}
+	return nil
+}
+
+// load is how the worker comes by the prompt's KV, and what it says then. It is
+// false if it has none.
+func (l *leg) load(p *prompt) (words []string, ok bool) {
+	c := l.cluster
+	if l.name == Probe {
+		return p.reply(), true // it is cached
+	}
+	how, breach := c.loadKV(l.transferParams("kv_transfer_params"), p, l.fault.LoseKV)
 	if breach != "" {
 		l.violate("%s", breach)
 	}
 	if how == mixedUp {
-		words = c.anothersWords(p)
+		return c.anothersWords(p), true
 	}
-	c.remember(p)
-	text := l.newText(p, words, limit, choices)
+	return p.reply(), how != failed
+}
+
+// answerText sends the answer, streamed or not, as the request says.
+func (l *leg) answerText(text *text, loaded bool) error {
 	if stream, _ := l.body.truth("stream"); stream {
-		return l.stream(text, how == failed)
+		return l.stream(text, !loaded)
 	}
-	if how == failed {
+	if !loaded {
 		return loadFailed
 	}
 	return l.answerSlowly(text)
+}
+
+// workersPrompt does what every worker does first: it checks the request and
+// reads its prompt.
+func (l *leg) workersPrompt() (*prompt, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	p, err := l.api.prompt(l.cluster.vocabulary, l.body)
+	if err != nil {
+		return nil, err
+	}
+	l.noteTokens(p)
+	l.noteImages(p)
+	return p, nil
 }

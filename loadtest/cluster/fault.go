@@ -44,6 +44,13 @@ type Fault struct {
 	// BadHandoff is what a prefill gives as its kv_transfer_params, instead of
 	// holding KV; `null` is a good value.
 	BadHandoff json.RawMessage `json:"bad_handoff,omitempty"`
+	// NoKwargs makes a render leave kwargs_data out, NullKwargs have only nulls
+	// in it.
+	NoKwargs   bool `json:"no_kwargs,omitempty"`
+	NullKwargs bool `json:"null_kwargs,omitempty"`
+	// BadDescriptors are what an encode gives as its ec_transfer_params; `null` is
+	// a good value. Prefill takes the descriptors in it like good ones.
+	BadDescriptors json.RawMessage `json:"bad_descriptors,omitempty"`
 	// LoseKV on a prefill gives out a hand-off whose KV is gone; on a decode
 	// it makes the KV that the leg presents go at that moment.
 	LoseKV bool `json:"lose_kv,omitempty"`
@@ -97,14 +104,22 @@ func (f *Fault) validate() error {
 		return fmt.Errorf("status is %d", f.Status)
 	case f.BadHandoff != nil && !json.Valid(f.BadHandoff):
 		return fmt.Errorf("bad_handoff is no JSON")
+	case f.BadDescriptors != nil && !json.Valid(f.BadDescriptors):
+		return fmt.Errorf("bad_descriptors is no JSON")
 	}
 	return nil
+}
+
+// spoilsAnswer reports whether a worker's own answer does not come to its proper
+// end.
+func (f *Fault) spoilsAnswer() bool {
+	return f.BreakAfter != nil || f.ErrorEventAfter != nil || f.EndAfter != nil
 }
 
 // knownLeg returns an error unless name is "" or that of a leg.
 func knownLeg(name string) error {
 	switch name {
-	case "", Render, Prefill, Decode, Unknown:
+	case "", Render, Probe, Encode, Prefill, Decode, Origin, Unknown:
 		return nil
 	}
 	return fmt.Errorf("no such leg: %q", name)

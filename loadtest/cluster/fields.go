@@ -3,15 +3,22 @@ package cluster
 import "encoding/json"
 
 // checkFields refuses what vLLM refuses of any request, whatever leg it is.
-func checkFields(o object) error {
-	for _, check := range []func(object) error{
-		checkStreaming, checkLimits, checkSampling, checkLogprobs, checkTools,
-	} {
-		if err := check(o); err != nil {
+// sampling is where its sampling parameters are: in the body itself, or, of a
+// tokensIn request, in an object there.
+func checkFields(body, sampling object, tokensIn bool) error {
+	checks := []func(object) error{checkStreaming, checkSalt}
+	if !tokensIn {
+		checks = append(checks, checkLogprobs, checkTools)
+	}
+	for _, check := range checks {
+		if err := check(body); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := checkLimits(sampling); err != nil {
+		return err
+	}
+	return checkSampling(sampling)
 }
 
 func checkStreaming(o object) error {
@@ -101,6 +108,10 @@ func checkSampling(o object) error {
 	default:
 		return badSchema("stop", "stop: Input should be a string or a list of strings")
 	}
+	return nil
+}
+
+func checkSalt(o object) error {
 	if salt, err := o.text("cache_salt"); err != nil || o.has("cache_salt") && salt == "" {
 		return badValue("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
 	}
@@ -136,9 +147,10 @@ func checkTools(o object) error {
 	return nil
 }
 
-// checkPrefill refuses what would lose or spoil the hand-off of a prefill.
-func checkPrefill(o object) error {
-	if stream, _ := o.truth("stream"); stream {
+// checkPrefill refuses what would lose or spoil the hand-off of a prefill. o has
+// its sampling parameters.
+func checkPrefill(body, o object) error {
+	if stream, _ := body.truth("stream"); stream {
 		return badValue("stream", "A prefill must not be streamed: its kv_transfer_params would be lost.")
 	}
 	if limit, there, err := o.integer("max_tokens"); err != nil || !there || limit != 1 {

@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 )
@@ -251,18 +249,4 @@ func presented(ticket json.RawMessage) json.RawMessage {
 	fields["do_remote_decode"] = json.RawMessage("false")
 	fields["do_remote_prefill"] = json.RawMessage("true")
 	return encode(fields)
-}
-
-// same reports whether two JSON texts hold the same members and values, numbers
-// spelt alike. Order of keys and white space do not count.
-func same(a, b json.RawMessage) bool {
-	read := func(text json.RawMessage) (v any, err error) {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		err = d.Decode(&v)
-		return v, err
-	}
-	va, errA := read(a)
-	vb, errB := read(b)
-	return errA == nil && errB == nil && reflect.DeepEqual(va, vb)
 }

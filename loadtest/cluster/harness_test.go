@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	chatPath        = "/v1/chat/completions"
 	completionsPath = "/v1/completions"
+	generatePath    = "/inference/v1/generate"
 
 	nixlAsk = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 )

@@ -25,10 +25,12 @@ type leg struct {
 
 	body    object
 	bodyErr error
-	carried string // remote_request_id of the KV that a decode presents
-	issued  string // remote_request_id of the KV that a prefill pinned
-	began   bool   // the answer's headers are out
-	chunks  int    // SSE events sent
+	// sampling has the sampling parameters: the body itself, or an object in it.
+	sampling object
+	carried  string // remote_request_id of the KV that a decode presents
+	issued   string // remote_request_id of the KV that a prefill pinned
+	began    bool   // the answer's headers are out
+	chunks   int    // SSE events sent
 }
 
 // arrive records a new leg.
@@ -71,9 +73,11 @@ func (l *leg) serve() {
 // run returns a refusal if that is what the leg is to be answered, and another
 // error if it cannot be answered (any more).
 func (l *leg) run() error {
-	l.noteHeaders()
-	if err := l.readBody(); err != nil {
-		return err
+	if l.name != Origin { // which knows nothing of the contract
+		l.noteHeaders()
+		if err := l.readBody(); err != nil {
+			return err
+		}
 	}
 	c, ctx := l.cluster, l.request.Context()
 	if err := c.passGates(ctx, l.record, AtArrival, 0); err != nil {
@@ -90,8 +94,12 @@ func (l *leg) run() error {
 		return l.render()
 	case Prefill:
 		return l.prefill()
-	case Decode:
+	case Encode:
+		return l.encode()
+	case Decode, Probe:
 		return l.decode()
+	case Origin:
+		return l.origin()
 	}
 	return l.answer(http.StatusNotFound, detail("no profile"))
 }
@@ -133,11 +141,15 @@ func (l *leg) readBody() error {
 	}
 	var repeated []string
 	l.body, repeated, l.bodyErr = parseObject(raw)
+	l.sampling = l.body
+	if l.api.tokensIn {
+		l.sampling, _, _ = parseObject(l.body["sampling_params"]) // check sees what is wrong with it
+	}
 	if l.bodyErr == nil {
 		l.noteBody(repeated)
 	}
 	if l.name == Decode {
-		l.carried, _ = fetchID(l.body["kv_transfer_params"])
+		l.carried, _ = fetchID(l.transferParams("kv_transfer_params"))
 	}
 	return nil
 }
@@ -158,7 +170,10 @@ func (l *leg) check() error {
 	if l.body.has("model") && model != l.cluster.options.Model {
 		return &refusal{http.StatusNotFound, "NotFoundError", "The model `" + model + "` does not exist.", "model"}
 	}
-	return checkFields(l.body)
+	if _, err := l.body.inner("sampling_params"); l.api.tokensIn && (err != nil || l.sampling == nil) {
+		return badSchema("sampling_params", "sampling_params: Field required, a dictionary")
+	}
+	return checkFields(l.body, l.sampling, l.api.tokensIn)
 }
 
 // fail answers in the worker's stead if the leg's fault says so.

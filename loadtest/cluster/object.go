@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"strconv"
 )
 
@@ -125,6 +126,22 @@ func (o object) list(name string) ([]json.RawMessage, error) {
 		return nil, badSchema(name, "%s: Input should be a valid list", name)
 	}
 	return items, nil
+}
+
+// same reports whether two JSON texts hold the same members and values, numbers
+// spelt alike. Order of keys and white space do not count.
+func same(a, b json.RawMessage) bool {
+	va, errA := readExactly(a)
+	vb, errB := readExactly(b)
+	return errA == nil && errB == nil && reflect.DeepEqual(va, vb)
+}
+
+// readExactly reads a JSON value with numbers as they are spelt.
+func readExactly(text json.RawMessage) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
 }
 
 // encode writes JSON as the workers do: without escapes for HTML.

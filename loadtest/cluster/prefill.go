@@ -9,23 +9,26 @@ import (
 // decode to come, and answers one token and how to fetch the KV.
 func (l *leg) prefill() error {
 	c := l.cluster
-	if err := l.check(); err != nil {
-		return err
-	}
-	if err := checkPrefill(l.body); err != nil {
-		return err
-	}
-	p, err := l.api.prompt(c.vocabulary, l.body)
+	p, err := l.workersPrompt()
 	if err != nil {
+		return err
+	}
+	if err := checkPrefill(l.body, l.sampling); err != nil {
+		return err
+	}
+	if err := l.loadMedia(p); err != nil {
+		return err
+	}
+	if err := l.fetchEmbeddings(p); err != nil {
 		return err
 	}
 	c.remember(p)
 	if err := c.pause(l.request.Context(), c.options.PrefillDelay); err != nil {
 		return err
 	}
-	text := l.newText(p, replyWords(p.said), 1, 1)
+	text := l.newText(p, p.reply(), 1, 1)
 	text.handoff = l.handOff(p)
-	return l.answer(http.StatusOK, text.whole())
+	return l.answer(http.StatusOK, text.encoded())
 }
 
 // handOff keeps the prompt's KV and returns the kv_transfer_params to answer, nil
@@ -41,7 +44,7 @@ func (l *leg) handOff(p *prompt) json.RawMessage {
 		}
 		return nil
 	}
-	if !asksForHandoff(l.body["kv_transfer_params"]) {
+	if !asksForHandoff(l.transferParams("kv_transfer_params")) {
 		return nil
 	}
 	h := c.issueHandoff(p, l.fault.LoseKV)

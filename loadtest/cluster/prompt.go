@@ -7,27 +7,47 @@ import (
 	"strings"
 )
 
-// promptKey stands for a prompt: two prompts with the same token ids have the
-// same key.
+// promptKey stands for a prompt: two prompts with the same token ids and media
+// have the same key.
 type promptKey [sha256.Size]byte
 
 // prompt is what a request asks the model, as a worker sees it.
 type prompt struct {
-	ids  []int
-	key  promptKey
-	said []string // the words that the answer says back
+	ids    []int
+	images []image // in order of their offsets
+	key    promptKey
+	said   []string // the words that the answer says back
 }
 
-func newPrompt(ids []int, said []string) *prompt {
+func newPrompt(ids []int, said []string, images []image) *prompt {
 	hash := sha256.New()
 	var b [8]byte
 	for _, id := range ids {
 		binary.LittleEndian.PutUint64(b[:], uint64(id))
 		hash.Write(b[:])
 	}
-	p := &prompt{ids: ids, said: said}
+	for i := range images {
+		binary.LittleEndian.PutUint64(b[:], uint64(len(images[i].hash)))
+		hash.Write(b[:])
+		hash.Write([]byte(images[i].hash))
+	}
+	p := &prompt{ids: ids, said: said, images: images}
 	hash.Sum(p.key[:0])
 	return p
+}
+
+// span is the token ids that stand for an image.
+func (p *prompt) span(im *image) []int { return p.ids[im.offset : im.offset+im.length] }
+
+// reply is the words that answer the prompt.
+func (p *prompt) reply() []string {
+	words := replyWords(p.said)
+	for i := range p.images {
+		if p.images[i].modality == imageModality {
+			words = append(words, strings.Fields(mention(p.images[i].hash))...)
+		}
+	}
+	return words
 }
 
 // Reply returns the text that answers a prompt: a completions prompt, or the last
@@ -35,6 +55,16 @@ func newPrompt(ids []int, said []string) *prompt {
 // prompt with a word of more than 1024 bytes is answered otherwise.)
 func Reply(prompt string) string {
 	return strings.Join(replyWords(strings.Fields(prompt)), " ")
+}
+
+// ReplyWithImages is [Reply] to a prompt with images that have these hashes, in
+// order.
+func ReplyWithImages(prompt string, hashes ...string) string {
+	reply := Reply(prompt)
+	for _, hash := range hashes {
+		reply += " " + mention(hash)
+	}
+	return reply
 }
 
 func replyWords(said []string) []string {
@@ -47,7 +77,13 @@ func (c *Cluster) TokenIDs(prompt string) []int {
 	return c.vocabulary.encode(strings.Fields(prompt))
 }
 
-// spoken is the text said for a prompt.
+// Words returns the text of token ids, such as those of an answer of the
+// generate route.
+func (c *Cluster) Words(ids []int) string {
+	return strings.Join(c.vocabulary.decode(ids), " ")
+}
+
+// spoken is the answer to a prompt.
 type spoken struct {
 	prompt promptKey
 	words  []string
@@ -60,7 +96,7 @@ func (c *Cluster) remember(p *prompt) {
 	if c.recent[0].prompt != p.key {
 		c.recent[1] = c.recent[0]
 	}
-	c.recent[0] = spoken{p.key, p.said}
+	c.recent[0] = spoken{p.key, p.reply()}
 }
 
 // anothersWords is what a worker says that has read the wrong KV.
@@ -69,7 +105,7 @@ func (c *Cluster) anothersWords(p *prompt) []string {
 	defer c.mu.Unlock()
 	for _, other := range c.recent {
 		if other.prompt != p.key && other.words != nil {
-			return replyWords(other.words)
+			return other.words
 		}
 	}
 	return []string{"text", "of", "another", "request"}
@@ -80,7 +116,7 @@ func (c *Cluster) anothersWords(p *prompt) []string {
 func completionsPrompt(v *vocabulary, o object) (*prompt, error) {
 	if text, err := o.text("prompt"); o.has("prompt") && err == nil {
 		ids := v.encode(strings.Fields(text))
-		return newPrompt(ids, v.decode(ids)), nil
+		return newPrompt(ids, v.decode(ids), nil), nil
 	}
 	var ids []int
 	if json.Unmarshal(o["prompt"], &ids) != nil {
@@ -94,87 +130,5 @@ func completionsPrompt(v *vocabulary, o object) (*prompt, error) {
 			return nil, badValue("prompt", "Token id %d is out of vocabulary", id)
 		}
 	}
-	return newPrompt(ids, v.decode(ids)), nil
-}
-
-// chatPrompt renders messages with a template: tools, then each message as role,
-// words and end mark. (Tools are in it because they are in real templates: a leg
-// whose tools differ has another prompt.)
-func chatPrompt(v *vocabulary, o object) (*prompt, error) {
-	messages, err := o.list("messages")
-	if err != nil {
-		return nil, err
-	}
-	if len(messages) == 0 {
-		return nil, badValue("messages", "messages: List should have at least 1 item")
-	}
-	var words, last []string
-	asked := false
-	if o.has("tools") {
-		words = append(words, "<|tools|>")
-		words = append(words, strings.Fields(string(o["tools"]))...)
-	}
-	for _, message := range messages {
-		role, content, err := readMessage(message)
-		if err != nil {
-			return nil, err
-		}
-		if role == "user" || !asked {
-			last, asked = content, role == "user"
-		}
-		words = append(words, "<|"+role+"|>")
-		words = append(words, content...)
-		words = append(words, "<|end|>")
-	}
-	words = append(words, "<|assistant|>")
-	return newPrompt(v.encode(words), last), nil
-}
-
-// readMessage returns the role and the words of a message.
-func readMessage(message json.RawMessage) (role string, words []string, err error) {
-	o, _, err := parseObject(message)
-	if err != nil {
-		return "", nil, badSchema("messages", "messages: Input should be a valid dictionary")
-	}
-	role, err = o.text("role")
-	if err != nil || role == "" {
-		return "", nil, badSchema("messages", "messages.role: Field required")
-	}
-	if text, err := o.text("content"); err == nil {
-		return role, strings.Fields(text), nil
-	}
-	parts, err := o.list("content")
-	if err != nil {
-		return "", nil, badSchema("messages", "messages.content: Input should be a string or a list of parts")
-	}
-	for _, part := range parts {
-		text, err := readPart(part)
-		if err != nil {
-			return "", nil, err
-		}
-		words = append(words, strings.Fields(text)...)
-	}
-	return role, words, nil
-}
-
-// readPart returns the text of one part of a message's content.
-func readPart(part json.RawMessage) (string, error) {
-	var text string
-	if json.Unmarshal(part, &text) == nil {
-		return text, nil
-	}
-	o, _, err := parseObject(part)
-	if err != nil {
-		return "", badSchema("messages", "messages.content: Input should be a valid dictionary")
-	}
-	// A worker goes by the members of a part before its type.
-	for name := range o {
-		if strings.HasSuffix(name, "_url") || name == "input_audio" {
-			return "", badValue("messages", "At most 0 media may be provided in one prompt: %s", name)
-		}
-	}
-	if _, ok := o["text"]; !ok {
-		return "", badValue("messages", "Unknown part type in messages.content")
-	}
-	return o.text("text")
+	return newPrompt(ids, v.decode(ids), nil), nil
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Leg is the record of one call to the cluster. Header, Body and Handoff are
-// shared with the record: do not change them.
+// Leg is the record of one call to the cluster. Header, Body, Handoff and
+// Descriptors are shared with the record: do not change them.
 type Leg struct {
 	// ID numbers the legs since the start or the last Reset, from 1.
 	ID int `json:"id"`
-	// Name is Render, Prefill, Decode or Unknown.
+	// Name is Render, Probe, Encode, Prefill, Decode, Origin or Unknown.
 	Name   string      `json:"name"`
 	Method string      `json:"method"`
 	Path   string      `json:"path"`
@@ -30,6 +30,8 @@ type Leg struct {
 	Aborted bool `json:"aborted"`
 	// Handoff is the kv_transfer_params that a prefill gave out, byte for byte.
 	Handoff json.RawMessage `json:"handoff,omitempty"`
+	// Descriptors are the ec_transfer_params that an encode gave out, likewise.
+	Descriptors json.RawMessage `json:"descriptors,omitempty"`
 	// Arrived and Ended are places in the one order of all arrivals and ends.
 	// Ended is 0 while the leg is in flight.
 	Arrived int `json:"arrived"`

@@ -35,14 +35,46 @@ func (l *leg) render() error {
 	if err != nil {
 		return err
 	}
+	features := l.rememberRender(p)
 	if err := c.pause(l.request.Context(), c.options.RenderDelay); err != nil {
 		return err
 	}
 	return l.answer(http.StatusOK, encode(l.api.rendered(rendering{
 		RequestID:      l.api.idPrefix + rand.Text(),
 		TokenIDs:       p.ids,
+		Features:       features,
 		SamplingParams: json.RawMessage("{}"),
 		Model:          c.options.Model,
 		CacheSalt:      rawJSON(l.body["cache_salt"]),
 	})))
+}
+
+// rememberRender notes what is rendered, for the legs to come, and returns the
+// features to answer, nil for null.
+func (l *leg) rememberRender(p *prompt) json.RawMessage {
+	c := l.cluster
+	mode := wholeTensors
+	switch unwanted := string(l.body["return_mm_kwargs"]) == "false"; {
+	case l.fault.NoKwargs || c.options.NoKwargs || unwanted:
+		mode = noTensors
+	case l.fault.NullKwargs:
+		mode = nullTensors
+	}
+	var features json.RawMessage
+	if len(p.images) > 0 {
+		features = c.renderFeatures(p.images, mode)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.requests.renew(l.record.RequestID)
+	r.rendered, r.tokens = true, tokensKey(p.ids)
+	for _, im := range p.images {
+		known := renderedImage{image: im, ids: p.span(&im), tensorSum: sumOf(im.tensors)}
+		known.tensors = "" // it is large
+		r.images = append(r.images, known)
+		if im.remote != "" {
+			c.media.rendered.add(im.remote)
+		}
+	}
+	return features
 }

@@ -27,9 +27,15 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, originPrefix) {
+		if allow(w, r, http.MethodGet) {
+			c.arrive(Origin, nil, w, r, reused).serve()
+		}
+		return
+	}
 	path, isRender := strings.CutSuffix(r.URL.Path, renderSuffix)
 	api := apiAt(path)
-	if api == nil {
+	if api == nil || isRender && api.tokensIn {
 		reply(w, http.StatusNotFound, detail("Not Found"))
 		return
 	}
@@ -38,17 +44,22 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	name := Render
 	if !isRender {
-		name = c.worker(r.Header.Get(c.options.ProfileHeader))
+		name = c.worker(r.Header)
 	}
 	c.arrive(name, api, w, r, reused).serve()
 }
 
-// worker returns the leg that a profile stands for. A real gateway would route
-// what has none back to the coordinator.
-func (c *Cluster) worker(profile string) string {
-	switch profile {
-	case Prefill, Decode: // profiles are called like their legs
+// worker returns the leg that a request's profile stands for. A real gateway
+// would route what has none back to the coordinator.
+func (c *Cluster) worker(header http.Header) string {
+	switch profile := header.Get(c.options.ProfileHeader); profile {
+	case Encode, Prefill: // profiles are called like their legs
 		return profile
+	case Decode:
+		if header.Get("Prefer") == ifAvailable {
+			return Probe
+		}
+		return Decode
 	}
 	return Unknown
 }

@@ -36,6 +36,18 @@ type State struct {
 	// Recomputed counts decodes that computed their prompt themselves.
 	Recomputed int `json:"recomputed"`
 
+	// EncodeCalls counts images that an encode worker has encoded, LocalEncodes
+	// those that prefill had to encode itself because nothing, or nothing yet,
+	// was there for it to fetch.
+	EncodeCalls  int `json:"encode_calls"`
+	LocalEncodes int `json:"local_encodes"`
+	// WorkerFetches counts http URLs of images that reached a worker though the
+	// render service had never seen them: had it been a real one, a download.
+	WorkerFetches int `json:"worker_fetches"`
+	// ProbeHits and ProbeMisses count probes that were served, and answered 412.
+	ProbeHits   int `json:"probe_hits"`
+	ProbeMisses int `json:"probe_misses"`
+
 	// FaultedLegs counts legs that a fault matched, WaitingAtGates those that
 	// stand at a gate now.
 	FaultedLegs    int `json:"faulted_legs"`

@@ -92,37 +92,36 @@ func (l *leg) betweenChunks() (goOn bool, err error) {
 func (t *text) events() iter.Seq2[[]byte, bool] {
 	return func(yield func([]byte, bool) bool) {
 		// all yields a chunk for each choice.
-		all := func(word string, role bool, finish *string) bool {
+		all := func(p piece) bool {
 			for i := range t.choices {
-				chunk := t.completion(t.api.chunk)
-				chunk.Choices = append(chunk.Choices, t.api.delta(i, word, role, finish))
-				isToken := i == 0 && !role && finish == nil
+				chunk := t.api.chunk(t, []any{t.api.delta(i, t, p)}, nil)
+				isToken := i == 0 && !p.role && (p.finish == nil || t.api.finishRides)
 				if !yield(encode(chunk), isToken) {
 					return false
 				}
 			}
 			return true
 		}
-		if t.api.roles && !all("", true, nil) {
+		if t.api.roles && !all(piece{role: true}) {
 			return
 		}
 		for i, word := range t.words {
+			p := piece{word: word, at: i}
 			if i > 0 {
-				word = " " + word
+				p.word = " " + word
 			}
-			if !all(word, false, nil) {
+			if t.api.finishRides && i == len(t.words)-1 {
+				p.finish = &t.finish
+			}
+			if !all(p) {
 				return
 			}
 		}
-		if !all("", false, &t.finish) {
+		if !t.api.finishRides && !all(piece{finish: &t.finish}) {
 			return
 		}
-		if t.withUses {
-			last := t.completion(t.api.chunk)
-			last.Usage = &t.counted
-			if !yield(encode(last), false) {
-				return
-			}
+		if t.withUses && !yield(encode(t.api.chunk(t, []any{}, &t.counted)), false) {
+			return
 		}
 		yield(done, false)
 	}

@@ -9,15 +9,17 @@ import (
 
 // text is a worker's answer before it is put in a shape.
 type text struct {
-	api      *api
-	id       string
-	model    string
-	words    []string // one token each
-	finish   string
-	choices  int // all alike
-	counted  usage
-	handoff  json.RawMessage // kv_transfer_params of a whole answer; nil is null
-	withUses bool            // a stream ends with the usage
+	api        *api
+	vocabulary *vocabulary
+	id         string
+	model      string
+	words      []string // one token each
+	finish     string
+	choices    int // all alike
+	counted    usage
+	handoff    json.RawMessage // kv_transfer_params of a whole answer; nil is null
+	embedding  json.RawMessage // ec_transfer_params of an encode's answer, likewise
+	withUses   bool            // a stream ends with the usage
 }
 
 type usage struct {
@@ -26,8 +28,8 @@ type usage struct {
 	CompletionTokens int `json:"completion_tokens"`
 }
 
-// completion is an answer, or a chunk of one. KVTransferParams are in whole
-// answers only: a stream never has them.
+// completion is an answer of the chat or completions route, or a chunk of one.
+// Transfer params are in whole answers only: a stream never has them.
 type completion struct {
 	ID               string          `json:"id"`
 	Object           string          `json:"object"`
@@ -36,12 +38,14 @@ type completion struct {
 	Choices          []any           `json:"choices"`
 	Usage            *usage          `json:"usage,omitempty"`
 	KVTransferParams json.RawMessage `json:"kv_transfer_params,omitempty"`
+	ECTransferParams json.RawMessage `json:"ec_transfer_params,omitempty"` // of an encode
 }
 
 // newText is the answer with these words, cut off at limit.
 func (l *leg) newText(p *prompt, words []string, limit, choices int) *text {
 	t := &text{
-		api: l.api, id: l.api.idPrefix + l.record.RequestID, model: l.cluster.options.Model,
+		api: l.api, vocabulary: l.cluster.vocabulary,
+		id: l.api.idPrefix + l.record.RequestID, model: l.cluster.options.Model,
 		words: words, finish: "stop", choices: choices,
 	}
 	if len(words) > limit {
@@ -57,20 +61,40 @@ func (l *leg) newText(p *prompt, words []string, limit, choices int) *text {
 	return t
 }
 
-// whole is the answer that is no stream.
-func (t *text) whole() []byte {
+// completed is a whole answer of the chat or completions route.
+func (t *text) completed() completion {
 	all := t.completion(t.api.object)
-	for i := range t.choices {
-		all.Choices = append(all.Choices, t.api.choice(i, strings.Join(t.words, " "), t.finish))
-	}
+	all.Choices = t.allChoices()
 	all.Usage = &t.counted
 	all.KVTransferParams = rawJSON(t.handoff)
-	return encode(all)
+	all.ECTransferParams = t.embedding
+	return all
+}
+
+// completionChunk is a chunk of a stream of these routes.
+func completionChunk(t *text, choices []any, counted *usage) any {
+	chunk := t.completion(t.api.event)
+	chunk.Choices, chunk.Usage = choices, counted
+	return chunk
 }
 
 func (t *text) completion(object string) completion {
-	return completion{ID: t.id, Object: object, Created: created, Model: t.model, Choices: []any{}}
+	return completion{ID: t.id, Object: object, Created: created, Model: t.model}
 }
+
+// allChoices are the choices of a whole answer.
+func (t *text) allChoices() []any {
+	choices := []any{}
+	for i := range t.choices {
+		choices = append(choices, t.api.choice(i, t))
+	}
+	return choices
+}
+
+func (t *text) joined() string { return strings.Join(t.words, " ") }
+
+// encoded is the whole answer that is no stream.
+func (t *text) encoded() []byte { return encode(t.api.whole(t)) }
 
 // answerSlowly sends a whole answer after the time that its tokens take.
 func (l *leg) answerSlowly(t *text) error {
@@ -78,5 +102,5 @@ func (l *leg) answerSlowly(t *text) error {
 	if err := c.pause(l.request.Context(), time.Duration(len(t.words))*c.options.TokenInterval); err != nil {
 		return err
 	}
-	return l.answer(http.StatusOK, t.whole())
+	return l.answer(http.StatusOK, t.encoded())
 }

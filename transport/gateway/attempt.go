@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func judge(p *Permit, resp *http.Response) {
 func (u *Upstream) begin(ctx context.Context, leg *Leg) *attempt {
 	a := &attempt{u: u, judged: !leg.Unjudged, parent: ctx, began: time.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	a.timer = time.AfterFunc(u.Timeout, func() { a.cancel(errTimeout) })
+	a.timer = time.AfterFunc(cmp.Or(leg.Timeout, u.Timeout), func() { a.cancel(errTimeout) })
 	u.requests.Inc()
 	return a
 }
@@ -174,6 +175,9 @@ func (a *attempt) header(leg *Leg, id string) http.Header {
 	h["Content-Type"], h[wire.HeaderRequestID], h[wire.HeaderHop] = one[0:1:1], one[1:2:2], one[2:3:3]
 	if a.u.ProfileHeader != "" {
 		h[a.u.ProfileHeader] = one[3:4:4]
+	}
+	if leg.Prefer != "" {
+		h["Prefer"] = []string{leg.Prefer}
 	}
 	if h["User-Agent"] == nil {
 		h["User-Agent"] = []string{""} // net/http would add its own name

@@ -81,6 +81,10 @@ type Leg struct {
 	// Body builds the body of an attempt, which goes by this id. It is built
 	// anew for each, so that connectors can mint ids per attempt.
 	Body func(id string) wire.Payload
+	// Prefer, if set, is sent as the header Prefer.
+	Prefer string
+	// Timeout, if set, is used instead of the upstream's.
+	Timeout time.Duration
 	// Permit, if set, is used for the first attempt instead of a new one.
 	Permit *Permit
 	// SendOnce forbids a second attempt, whatever happened to the first.

@@ -31,6 +31,8 @@ type Record struct {
 	FirstByte, Total time.Duration
 	// Steps are the phases that had work to do.
 	Steps []phases.StepTrace
+	// Notes name each way that the request took and that was not asked for.
+	Notes []string
 	// Reruns counts how often the request was started again from prefill.
 	Reruns int
 }
@@ -39,7 +41,7 @@ type Record struct {
 func (s *Server) finish(a *answering) {
 	now := time.Now()
 	rec := Record{ID: a.req.ID, Protocol: a.req.Protocol.Name, Model: recorded(a.req.Model), Stream: a.req.Stream, Status: a.status,
-		Bytes: a.bytes, Total: now.Sub(a.req.Received), Steps: a.req.Trace.Steps, Reruns: a.req.Decoded.Reruns}
+		Bytes: a.bytes, Total: now.Sub(a.req.Received), Steps: a.req.Trace.Steps, Notes: a.req.Trace.Notes, Reruns: a.req.Decoded.Reruns}
 	if !a.first.IsZero() {
 		rec.FirstByte = a.first.Sub(a.req.Received)
 	}
@@ -81,6 +83,9 @@ func (s *Server) logRecord(rec *Record) {
 	}
 	if rec.Code != "" {
 		attrs = append(attrs, slog.String("code", rec.Code), slog.String("error", rec.Cause.Error()))
+	}
+	if len(rec.Notes) > 0 {
+		attrs = append(attrs, slog.Any("notes", rec.Notes))
 	}
 	if rec.Reruns > 0 {
 		attrs = append(attrs, slog.Int("reruns", rec.Reruns))

@@ -56,8 +56,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p *wire.Protocol
 		ID: id, Protocol: p, Body: body, Prompt: prompt, Model: model,
 		Stream: string(body.Get("stream")) == "true",
 		Header: wire.RequestHeaders(r.Header, s.ProfileHeader),
-		Query:  r.URL.RawQuery,
-		Out:    phases.NewResponse(),
+		Query:  r.URL.RawQuery, LocalKV: p.LocalKV(body),
+		Out: phases.NewResponse(),
 	}, nil
 }
 

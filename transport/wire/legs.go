@@ -1,105 +1,263 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 )
 
-// RenderLeg is the body of a render leg: the client's own.
-func (p *Protocol) RenderLeg(b *Body) Payload { return b.Edit().Payload() }
+// Source is what is known of a request when its legs are shaped.
+type Source struct {
+	Body   *Body
+	Media  *Media // of a chat request, or nil
+	Tokens Tokens
+}
 
-// ParseRender reads the answer of the render service. It keeps nothing of the
-// answer's memory. An error means that the answer makes no sense.
-func (p *Protocol) ParseRender(answer []byte) (Tokens, error) {
+// Source returns what legs are shaped from: the client's body, its prompt, and
+// what media and render have found out (nil and zero if they did not run).
+func (p *Protocol) Source(b *Body, given Prompt, inlined *Media, rendered Tokens) Source {
+	s := Source{Body: b, Media: given.Media, Tokens: rendered}
+	if inlined != nil {
+		s.Media = inlined
+	}
+	if p.tokensIn {
+		s.Tokens = given.Given
+	}
+	return s
+}
+
+// edit begins a leg with the client's body, its images inlined, and with uuids
+// unless that is nil.
+func (s *Source) edit(uuids []Span) *Edit {
+	e := s.Body.Edit()
+	s.Media.set(e, uuids)
+	return e
+}
+
+// RenderLeg is the body of a render leg: the client's own, with images inlined.
+func (p *Protocol) RenderLeg(s Source) Payload { return s.edit(nil).Payload() }
+
+// ParseRender reads the answer of the render service to a request with so many
+// images. It keeps nothing of the answer's memory, unless tensors are wanted
+// and there are some. An error means that the answer makes no sense.
+func (p *Protocol) ParseRender(answer []byte, images int, tensors bool) (t Tokens, err error) {
 	if err := Valid(answer); err != nil {
-		return Tokens{}, err
+		return t, err
 	}
 	object := trim(answer)
 	if p.renderList {
 		n := 0
 		if !EachElement(answer, func(v []byte) bool { object = v; n++; return true }) || n != 1 {
-			return Tokens{}, fmt.Errorf("want a list of one prompt, got %d", n)
+			return t, fmt.Errorf("want a list of one prompt, got %d", n)
 		}
 	}
 	if !IsObject(object) {
-		return Tokens{}, errNotObject
+		return t, errNotObject
 	}
 	ids := Lookup(object, "token_ids")
 	count, ok := CountIDs(ids, 0)
 	if !ok || count == 0 {
-		return Tokens{}, errors.New("no token_ids in it")
+		return t, errors.New("no token_ids in it")
 	}
-	if n := countFeatures(Lookup(object, "features")); n > 0 {
-		return Tokens{}, fmt.Errorf("it has %d images, the request has none", n)
+	features, err := parseFeatures(Lookup(object, "features"), count, false)
+	if err != nil {
+		return t, err
 	}
-	return Tokens{IDs: bytes.Clone(ids), Count: count}, nil
+	if n := len(features.Images); n != images {
+		return t, fmt.Errorf("it has %d images, the request has %d", n, images)
+	}
+	return Tokens{IDs: append([]byte(nil), ids...), Count: count, Features: features.clone(tensors)}, nil
 }
 
-// countFeatures returns how many images the features of a prompt speak of, in
-// whichever of their lists names most.
-func countFeatures(features []byte) (most int) {
-	for _, list := range []string{"mm_hashes", "mm_placeholders", "kwargs_data"} {
-		n := 0
-		EachElement(Lookup(Lookup(features, list), "image"), func([]byte) bool { n++; return true })
-		most = max(most, n)
+// Format is the shape of encode and prefill legs.
+type Format uint8
+
+const (
+	// OpenAI is the client's own protocol and path.
+	OpenAI Format = iota
+	// TokensIn is the generate protocol and its path.
+	TokensIn
+)
+
+// Format returns the shape of a request's encode and prefill legs if its
+// step's switch use_openai_format is as told. Completions stay completions,
+// generate stays generate. It reports false if a chat request cannot have the
+// shape that was asked for, because render gave no tensor for an image: null
+// would mean that the worker has it already.
+func (p *Protocol) Format(openAI bool, s Source) (f Format, asked bool) {
+	switch {
+	case p.tokensIn:
+		return TokensIn, true
+	case !p.hasParts || openAI:
+		return OpenAI, true
+	case !s.Tokens.Features.Tensors():
+		return OpenAI, false
 	}
-	return most
+	return TokensIn, true
 }
 
-// prefillDrops are the members that only matter to what a prefill's one token
-// is thrown away for, and some would make a worker refuse it.
-var prefillDrops = []string{"min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs", "top_logprobs",
-	"logprob_token_ids", "stream_options"}
+// LegPath returns the path of encode and prefill legs of a shape.
+func (p *Protocol) LegPath(f Format) string {
+	if f == TokensIn {
+		return GeneratePath
+	}
+	return p.Path
+}
 
-// capOutput begins a leg that asks for one token, which may not end the text
-// (some connectors drop the KV then), and for no stream (transfer params are
-// never in one).
-func capOutput(b *Body) *Edit {
-	e := b.Edit()
-	e.Delete(prefillDrops...)
+// samplingDrops are the sampling parameters that only matter to what a
+// prefill's one token is thrown away for; some would make a worker refuse it.
+var samplingDrops = []string{"min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs", "top_logprobs", "logprob_token_ids"}
+
+// capSampling asks for one token, which may not end the text: some connectors
+// drop the KV then.
+func capSampling(e *Edit) {
+	e.Delete(samplingDrops...)
 	e.SetRaw("max_tokens", "1")
 	if e.Has("max_completion_tokens") {
 		e.SetRaw("max_completion_tokens", "1")
 	}
 	e.SetRaw("ignore_eos", "true")
-	e.SetRaw("stream", "false")
-	return e
 }
 
-// finish adds the prompt's tokens, if they are known, and transfer params
-// unless kv is nil.
-func (p *Protocol) finish(e *Edit, t Tokens, kv Text) Payload {
-	if t.Known() {
-		p.setTokens(e, t)
+// capOutput asks for one token, and for no stream: transfer params are never in
+// one.
+func (p *Protocol) capOutput(e *Edit) {
+	if !p.tokensIn {
+		capSampling(e)
 	}
-	if kv != nil {
-		e.Set("kv_transfer_params", kv)
+	e.SetRaw("stream", "false")
+	e.Delete("stream_options")
+}
+
+// Transfers are the transfer params of a leg; nil ones are not sent.
+type Transfers struct{ KV, EC Text }
+
+func (t Transfers) set(e *Edit) {
+	if t.KV != nil {
+		e.Set("kv_transfer_params", t.KV)
 	}
+	if t.EC != nil {
+		e.Set("ec_transfer_params", t.EC)
+	}
+}
+
+// sampling puts the sampling parameters of the generate protocol into a leg:
+// capped, if so, and with transfer params, which older workers read only there.
+func (t Transfers) sampling(e *Edit, capped bool) {
+	if !capped && t.KV == nil && t.EC == nil {
+		return
+	}
+	params := editOf(e.body.Get("sampling_params"))
+	if capped {
+		capSampling(params)
+	}
+	if t.KV != nil || t.EC != nil {
+		extra := editOf(params.body.Get("extra_args"))
+		t.set(extra)
+		params.Set("extra_args", extra.Text())
+	}
+	e.Set("sampling_params", params.Text())
+}
+
+// editOf begins with an object, or with an empty one.
+func editOf(object []byte) *Edit {
+	if b, err := ParseBody(object); err == nil {
+		return b.Edit()
+	}
+	return NewEdit()
+}
+
+// PrefillLeg is the body of a prefill leg: the client's with its output capped,
+// the prompt's tokens, and the connectors' transfer params.
+func (p *Protocol) PrefillLeg(s Source, f Format, requestID string, t Transfers) Payload {
+	if f == TokensIn && !p.tokensIn {
+		return p.prefillByTokens(s, requestID, t)
+	}
+	e := s.edit(nil)
+	p.capOutput(e)
+	if p.idInBody || p.tokensIn {
+		e.SetRaw("request_id", `"`+requestID+`"`)
+	}
+	if p.tokensIn {
+		if features := nullTensors(s.Body.Get("features"), &s.Tokens.Features); features != nil {
+			e.Set("features", features)
+		}
+	}
+	return p.finish(e, s, t, true)
+}
+
+// prefillByTokens is a chat client's prefill in the generate protocol: token
+// ids and rendered tensors instead of messages.
+func (p *Protocol) prefillByTokens(s Source, requestID string, t Transfers) Payload {
+	e := NewEdit()
+	e.SetRaw("request_id", `"`+requestID+`"`)
+	e.copy(s.Body, "model")
+	e.Set("token_ids", Text{s.Tokens.IDs})
+	if f := &s.Tokens.Features; f.any() {
+		e.Set("features", Text{[]byte(`{"mm_hashes":`), f.Hashes, []byte(`,"mm_placeholders":`), f.Placeholders,
+			[]byte(`,"kwargs_data":`), f.Kwargs, closeBrace})
+	}
+	t.sampling(e, true)
+	e.SetRaw("stream", "false")
+	t.set(e)
+	e.copy(s.Body, "cache_salt", "priority")
 	return e.Payload()
 }
 
-// PrefillLeg is the body of a prefill leg: the client's with its output
-// capped, the prompt's tokens, and the connector's transfer params.
-func (p *Protocol) PrefillLeg(b *Body, t Tokens, requestID string, kv Text) Payload {
-	e := capOutput(b)
-	if p.idInBody {
-		e.SetRaw("request_id", `"`+requestID+`"`)
+// copy takes over members of a body that are there.
+func (e *Edit) copy(from *Body, names ...string) {
+	for _, name := range names {
+		if v := from.Get(name); v != nil {
+			e.Set(name, Text{v})
+		}
 	}
-	return p.finish(e, t, kv)
 }
 
-// DecodeLeg is the body of a decode leg: the client's, with the prompt's
-// tokens, and with transfer params unless kv is nil.
-func (p *Protocol) DecodeLeg(b *Body, t Tokens, kv Text) Payload {
-	return p.finish(b.Edit(), t, kv)
+// finish adds the prompt's tokens, if they are known and not in the body, and
+// transfer params.
+func (p *Protocol) finish(e *Edit, s Source, t Transfers, capped bool) Payload {
+	if p.tokensIn {
+		t.sampling(e, capped)
+	} else if s.Tokens.Known() {
+		p.setTokens(e, s.Tokens)
+	}
+	t.set(e)
+	return e.Payload()
 }
+
+// DecodeLeg is the body of a decode leg: the client's, with the prompt's tokens
+// and transfer params. Images get their hash as uuid, so that a worker looks
+// them up instead of hashing them, unless processor arguments of the client
+// make it hash again.
+func (p *Protocol) DecodeLeg(s Source, kv Text) Payload {
+	return p.finish(s.edit(s.uuids()), s, Transfers{KV: kv}, false)
+}
+
+// uuids are the images whose hashes a decode leg names as their uuids, or nil.
+func (s *Source) uuids() []Span {
+	if s.Media.Len() > 0 && len(s.Tokens.Features.Images) == s.Media.Len() && emptyObject(s.Body.Get("mm_processor_kwargs")) {
+		return s.Tokens.Features.Images
+	}
+	return nil
+}
+
+// emptyObject reports whether a value is absent, null or {}.
+func emptyObject(value []byte) bool {
+	empty := IsNull(value) || IsObject(value)
+	EachMember(value, func(_, _ []byte) bool { empty = false; return false })
+	return empty
+}
+
+// ProbeLeg is the body of a conditional decode: the client's with the prompt's
+// tokens.
+func (p *Protocol) ProbeLeg(s Source) Payload { return p.finish(s.edit(nil), s, Transfers{}, false) }
 
 // ReleaseLeg is the body of a decode leg whose answer nobody wants: it fetches
 // a hand-off, so that the prefill worker lets go of the KV, and asks for as
 // little as a prefill does.
-func (p *Protocol) ReleaseLeg(b *Body, t Tokens, kv Text) Payload {
-	return p.finish(capOutput(b), t, kv)
+func (p *Protocol) ReleaseLeg(s Source, kv Text) Payload {
+	e := s.edit(s.uuids())
+	p.capOutput(e)
+	return p.finish(e, s, Transfers{KV: kv}, true)
 }
 
 // Transfer returns the transfer params in a parsed answer: the last member

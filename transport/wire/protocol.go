@@ -20,10 +20,14 @@ type Protocol struct {
 	setTokens func(*Edit, Tokens)
 	// idInBody: the prefill leg carries the request id in its body too.
 	idInBody bool
+	// hasParts: the prompt is messages, whose content may have media.
+	hasParts bool
+	// tokensIn: the prompt is token ids, and parameters are in sampling_params.
+	tokensIn bool
 }
 
 // protocols are the APIs that run through the pipeline.
-var protocols = []*Protocol{Chat, Completions}
+var protocols = []*Protocol{Chat, Completions, Generate}
 
 // Protocols returns the APIs that run through the pipeline.
 func Protocols() []*Protocol { return protocols }
@@ -33,6 +37,8 @@ type Prompt struct {
 	// Given holds the token ids if the client sent the prompt as such: then
 	// nothing has to be rendered.
 	Given Tokens
+	// Media are the images of a chat request, or nil.
+	Media *Media
 }
 
 // Prompt finds and checks the prompt in a client's body. Errors are faults of
@@ -42,8 +48,9 @@ func (p *Protocol) Prompt(b *Body) (Prompt, error) { return p.prompt(b) }
 // Tokens are the ids of a prompt as JSON text, which is spliced into legs as
 // it came. The zero value means that they are not known.
 type Tokens struct {
-	IDs   []byte // a JSON array of non-negative integers
-	Count int
+	IDs      []byte // a JSON array of non-negative integers
+	Count    int
+	Features Features
 }
 
 // Known reports whether there are token ids.

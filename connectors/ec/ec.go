@@ -1,0 +1,57 @@
+// Package ec holds the EC connectors: what prefill is told so that the prefill
+// worker finds the image embeddings that encode workers have computed.
+//
+// A connector is a pure function from JSON to JSON. It must be the one that
+// the workers run with; adding one is one file in this package.
+package ec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Connector shapes the ec_transfer_params of one transfer protocol. It is
+// stateless and may be used by many goroutines.
+type Connector interface {
+	// Name is the connector's name in the configuration.
+	Name() string
+	// Prefill returns the transfer params of the prefill leg, or nil for none.
+	// merged are the descriptors that encode workers answered with, keyed by
+	// hash, in the order of the images; nil if there are none.
+	Prefill(merged wire.Text) wire.Text
+}
+
+// Maker makes a connector, or says why it cannot be used.
+type Maker func() (Connector, error)
+
+var makers = map[string]Maker{}
+
+// Register adds a connector under its name. It is called from init functions
+// and panics on a name that is taken.
+func Register(name string, m Maker) {
+	if makers[name] != nil {
+		panic("ec connector registered twice: " + name)
+	}
+	makers[name] = m
+}
+
+// New returns the connector of that name.
+func New(name string) (Connector, error) {
+	if m := makers[name]; m != nil {
+		return m()
+	}
+	return nil, fmt.Errorf("unknown ec connector %q (there are: %s)", name, strings.Join(Names(), ", "))
+}
+
+// Names returns the registered names, sorted.
+func Names() []string {
+	names := make([]string, 0, len(makers))
+	for n := range makers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

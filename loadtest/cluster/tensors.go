@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"math/rand/v2"
+)
+
+// tensorItem is an image's rendered tensors as the render service encodes them:
+// msgpack, with the tensors inline as extension type 3.
+type tensorItem struct {
+	shape  []int    // of pixel_values
+	pixels []byte   // bfloat16
+	slices [][2]int // where each image of the prompt is among all their pixels
+	grid   [3]int   // image_grid_thw
+}
+
+// rawView is the msgpack extension type of a tensor's bytes.
+const rawView = 3
+
+func (t *tensorItem) encode() []byte {
+	b := make(msgpack, 0, len(t.pixels)+200)
+	b.header(0x80, 2)
+	b.text("pixel_values")
+	b.header(0x80, 2)
+	b.text("data")
+	b.tensor("bfloat16", t.shape, t.pixels)
+	b.text("field")
+	b.header(0x90, 2)
+	b.text("flat")
+	b.header(0x80, 3)
+	b.text("keep_on_cpu")
+	b.truth(false)
+	b.text("slices")
+	b.header(0x90, len(t.slices))
+	for _, slice := range t.slices {
+		b.header(0x90, 1) // one dimension
+		b.header(0x90, 3)
+		b.integer(slice[0])
+		b.integer(slice[1])
+		b = append(b, 0xc0) // nil: no step
+	}
+	b.text("dim")
+	b.integer(0)
+
+	b.text("image_grid_thw")
+	b.header(0x80, 2)
+	b.text("data")
+	var grid []byte
+	for _, n := range t.grid {
+		grid = binary.LittleEndian.AppendUint64(grid, uint64(n))
+	}
+	b.tensor("int64", []int{3}, grid)
+	b.text("field")
+	b.header(0x90, 2)
+	b.text("batched")
+	b.header(0x80, 1)
+	b.text("keep_on_cpu")
+	b.truth(true)
+	return b
+}
+
+// tensorsOf returns the items of kwargs_data of a prompt's images, with pixels of
+// that many bytes. They are the same for the same images.
+func tensorsOf(images []image, bytes int) []string {
+	rows := (bytes + 1) / 2 // of one bfloat16
+	var slices [][2]int
+	for i := range images {
+		slices = append(slices, [2]int{i * rows, (i + 1) * rows})
+	}
+	var items []string
+	for i := range images {
+		pixels := make([]byte, 2*rows)
+		noise(images[i].hash, pixels)
+		// Two by two patches make one token.
+		item := tensorItem{[]int{rows}, pixels, slices, [3]int{1, 2, 2 * images[i].length}}
+		items = append(items, base64.StdEncoding.EncodeToString(item.encode()))
+	}
+	return items
+}
+
+// noise fills b with bytes that depend on name alone.
+func noise(name string, b []byte) {
+	_, _ = rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(b) // never fails
+}
+
+// areTensors reports whether an item of kwargs_data looks like one: base64 of a
+// msgpack map.
+func areTensors(item string) bool {
+	data, err := base64.StdEncoding.DecodeString(item)
+	return err == nil && len(data) > 0 && (data[0]&0xf0 == 0x80 || data[0] == 0xde || data[0] == 0xdf)
+}
+
+// msgpack is text in that format, in its shortest forms.
+type msgpack []byte
+
+// header begins a map (kind 0x80) or an array (0x90) of n entries.
+func (b *msgpack) header(kind byte, n int) {
+	switch long := byte(0xde) - 2*(kind>>4&1); { // 0xde: map16, 0xdc: array16
+	case n < 16:
+		*b = append(*b, kind|byte(n))
+	case n < 1<<16:
+		*b = binary.BigEndian.AppendUint16(append(*b, long), uint16(n))
+	default:
+		*b = binary.BigEndian.AppendUint32(append(*b, long+1), uint32(n))
+	}
+}
+
+// text appends a string of less than 32 bytes.
+func (b *msgpack) text(s string) { *b = append(append(*b, 0xa0|byte(len(s))), s...) }
+
+func (b *msgpack) truth(t bool) {
+	if t {
+		*b = append(*b, 0xc3)
+	} else {
+		*b = append(*b, 0xc2)
+	}
+}
+
+// integer appends a number that is not negative.
+func (b *msgpack) integer(n int) {
+	switch {
+	case n < 1<<7:
+		*b = append(*b, byte(n))
+	case n < 1<<8:
+		*b = append(*b, 0xcc, byte(n))
+	case n < 1<<16:
+		*b = binary.BigEndian.AppendUint16(append(*b, 0xcd), uint16(n))
+	default:
+		*b = binary.BigEndian.AppendUint32(append(*b, 0xce), uint32(n))
+	}
+}
+
+// tensor appends [dtype, shape, bytes].
+func (b *msgpack) tensor(dtype string, shape []int, data []byte) {
+	b.header(0x90, 3)
+	b.text(dtype)
+	b.header(0x90, len(shape))
+	for _, n := range shape {
+		b.integer(n)
+	}
+	switch n := len(data); {
+	case n == 1 || n == 2 || n == 4 || n == 8 || n == 16:
+		fixed := map[int]byte{1: 0xd4, 2: 0xd5, 4: 0xd6, 8: 0xd7, 16: 0xd8}
+		*b = append(*b, fixed[n])
+	case n < 1<<8:
+		*b = append(*b, 0xc7, byte(n))
+	case n < 1<<16:
+		*b = binary.BigEndian.AppendUint16(append(*b, 0xc8), uint16(n))
+	default:
+		*b = binary.BigEndian.AppendUint32(append(*b, 0xc9), uint32(n))
+	}
+	*b = append(append(*b, rawView), data...)
+}

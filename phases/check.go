@@ -1,0 +1,71 @@
+package phases
+
+import "fmt"
+
+// check refuses pipelines that could not serve.
+func (p *Pipeline) check() error {
+	at := map[string]int{}
+	for i, ph := range p.phases {
+		if _, twice := at[ph.Name()]; twice {
+			return fmt.Errorf("pipeline: step %q is there twice", ph.Name())
+		}
+		at[ph.Name()] = i
+	}
+	if d, ok := at[stepDecode]; !ok || d != len(p.phases)-1 {
+		return fmt.Errorf("pipeline: a %q step must be there, once, as the last step", stepDecode)
+	}
+	for _, o := range orders {
+		first, ok := at[o.first]
+		then, ok2 := at[o.then]
+		if ok && ok2 && first > then {
+			return fmt.Errorf("pipeline: %q must come before %q, %s", o.first, o.then, o.why)
+		}
+	}
+	return p.checkNeeds(at)
+}
+
+// orders are the steps of which one uses what the other finds out.
+var orders = []struct{ first, then, why string }{
+	{stepMedia, stepRender, "which reads the images"},
+	{stepRender, stepConditional, "which sends the rendered prompt"},
+	{stepRender, stepEncode, "which sends the rendered prompt"},
+	{stepRender, stepPrefill, "which sends the rendered prompt"},
+	{stepConditional, stepEncode, "which it saves if the prompt is cached"},
+	{stepConditional, stepPrefill, "which it saves if the prompt is cached"},
+	{stepEncode, stepPrefill, "which uses the embeddings"},
+}
+
+// checkNeeds checks what steps need of each other.
+func (p *Pipeline) checkNeeds(at map[string]int) error {
+	r, hasRender := at[stepRender]
+	e, hasEncode := at[stepEncode]
+	f, hasPrefill := at[stepPrefill]
+	if hasEncode && !hasRender {
+		return fmt.Errorf("pipeline: %q needs a %q step, which finds the images in the prompt", stepEncode, stepRender)
+	}
+	if hasEncode && !hasPrefill {
+		return fmt.Errorf("pipeline: %q needs a %q step, which uses the embeddings", stepEncode, stepPrefill)
+	}
+	if !hasPrefill {
+		return nil
+	}
+	prefill, decode := p.phases[f].(*prefill), p.phases[at[stepDecode]].(*decode)
+	if a, b := prefill.kv.Name(), decode.kv.Name(); a != b {
+		return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
+	}
+	tokensIn := !prefill.openAI
+	if hasEncode {
+		encode := p.phases[e].(*encode)
+		if a, b := encode.ec.Name(), prefill.ec.Name(); a != b {
+			return fmt.Errorf("pipeline: encode has the ec connector %s and prefill %s; they must be the same", a, b)
+		}
+		tokensIn = tokensIn || !encode.openAI
+	}
+	if tokensIn && !hasRender {
+		return fmt.Errorf("pipeline: use_openai_format = false needs a %q step, which finds the token ids", stepRender)
+	}
+	if tokensIn {
+		p.phases[r].(*render).tensors = true
+	}
+	return nil
+}

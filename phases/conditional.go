@@ -1,0 +1,98 @@
+package phases
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+const stepConditional = "conditional-decode"
+
+func init() { Register(stepConditional, NewConditional) }
+
+// ConditionalParams are the parameters of a conditional-decode step.
+type ConditionalParams struct {
+	// Timeout of the probe; 0 is decode's: a hit that is not streamed sends its
+	// headers only at the end.
+	Timeout time.Duration `toml:"timeout"`
+}
+
+// conditional asks a decode worker whether it has the prompt cached. If so it
+// answers the request; if not the pipeline goes on, and the client sees nothing
+// of it.
+type conditional struct {
+	decode  *gateway.Upstream
+	timeout time.Duration
+	metrics *Metrics
+}
+
+// NewConditional builds a conditional-decode phase.
+func NewConditional(deps Deps, params Params) (Phase, error) {
+	var p ConditionalParams
+	if err := params.Decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Timeout < 0 {
+		return nil, params.Errorf("timeout", "must not be negative (0s is decode's)")
+	}
+	return &conditional{decode: deps.Decode, timeout: p.Timeout, metrics: deps.Metrics}, nil
+}
+
+func (p *conditional) Name() string { return stepConditional }
+
+// probe is what became of a probe.
+type probe string
+
+const (
+	served   probe = "served"
+	deferred probe = "deferred" // not cached
+	failed   probe = "error"
+)
+
+// Plan probes under decode's place and permit, which the request keeps after a
+// miss. Its failures say nothing of decode: it is judged by nobody.
+func (p *conditional) Plan(r *Request) (Plan, error) {
+	if r.LocalKV != "" {
+		return Plan{}, nil
+	}
+	proto, src, out := r.Protocol, r.source(), r.Out
+	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Prefer: "if-available", Timeout: p.timeout,
+		Body:     func(string) wire.Payload { return proto.ProbeLeg(src) },
+		SendOnce: true, Unjudged: true}
+	return Plan{
+		Places: []string{PoolDecode},
+		Placed: func() error { return r.takeDecodePermit(p.decode) },
+		Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (Result, error) {
+			answer, _, err := p.decode.Open(ctx, leg)
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				return failed, nil
+			}
+			defer answer.Close()
+			switch {
+			case answer.Status == http.StatusPreconditionFailed:
+				return deferred, nil
+			case answer.Status >= 500:
+				return failed, nil
+			}
+			return served, relay(ctx, answer, out)
+		}}},
+	}, nil
+}
+
+func (p *conditional) Join(r *Request, results []Result) (Verdict, error) {
+	result := results[0].(probe)
+	p.metrics.probes.WithLabelValues(string(result)).Inc()
+	switch result {
+	case served:
+		return Done, nil
+	case failed:
+		r.note("the conditional decode failed")
+	}
+	return Next, nil
+}

@@ -1,0 +1,139 @@
+package phases
+
+import (
+	"context"
+
+	"github.com/llm-coordinator/coordinator/connectors/ec"
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+const stepEncode = "encode"
+
+func init() { Register(stepEncode, NewEncode) }
+
+// EncodeParams are the parameters of an encode step.
+type EncodeParams struct {
+	// MaxParallel is how many images of one request are encoded at a time.
+	MaxParallel int `toml:"max_parallel"`
+	// ECConnector and UseOpenAIFormat, if set, are used instead of the pipeline's.
+	ECConnector     string `toml:"ec_connector"`
+	UseOpenAIFormat bool   `toml:"use_openai_format"`
+}
+
+// encode has encode workers compute the embedding of each distinct image of a
+// chat request, in parallel, and keep it for prefill.
+type encode struct {
+	upstream *gateway.Upstream
+	ec       ec.Connector
+	openAI   bool
+	parallel int
+	metrics  *Metrics
+}
+
+// NewEncode builds an encode phase.
+func NewEncode(deps Deps, params Params) (Phase, error) {
+	p := EncodeParams{MaxParallel: 8, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat}
+	if err := params.Decode(&p); err != nil {
+		return nil, err
+	}
+	if p.MaxParallel < 1 {
+		return nil, params.Errorf("max_parallel", "must be at least 1")
+	}
+	connector, err := ec.New(p.ECConnector)
+	if err != nil {
+		return nil, params.Errorf("ec_connector", "%v", err)
+	}
+	return &encode{upstream: deps.Encode, ec: connector, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel, metrics: deps.Metrics}, nil
+}
+
+func (p *encode) Name() string { return stepEncode }
+
+// String describes the phase for operators.
+func (p *encode) String() string { return "ec connector " + p.ec.Name() + ", " + formatName(p.openAI) }
+
+func formatName(openAI bool) string {
+	if openAI {
+		return "OpenAI format"
+	}
+	return "tokens in"
+}
+
+// Admit refuses a request with images at the door while no encode may be sent.
+func (p *encode) Admit(r *Request) error {
+	if r.Prompt.Media.Len() == 0 || r.LocalKV != "" {
+		return nil
+	}
+	return p.upstream.Ready()
+}
+
+// Plan makes one task for each distinct image. For completions there are none,
+// and for generate prefill encodes inline.
+func (p *encode) Plan(r *Request) (Plan, error) {
+	src := r.source()
+	if src.Media.Len() == 0 || r.LocalKV != "" {
+		return Plan{}, nil
+	}
+	format := r.format(p.openAI, src, p.metrics)
+	proto := r.Protocol
+	plan := Plan{MaxParallel: p.parallel}
+	seen := map[string]bool{}
+	for i, image := range src.Tokens.Features.Images {
+		if seen[string(image.Hash)] {
+			continue
+		}
+		seen[string(image.Hash)] = true
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID,
+			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
+		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg) }})
+	}
+	p.metrics.encodes.Add(float64(len(plan.Tasks)))
+	return plan, nil
+}
+
+// format is the shape of a request's encode and prefill legs.
+func (r *Request) format(openAI bool, src wire.Source, m *Metrics) wire.Format {
+	f, asked := r.Protocol.Format(openAI, src)
+	if !asked {
+		m.formatFallback.Inc()
+		r.note("chat format: render gave no tensors")
+	}
+	return f
+}
+
+// run encodes one image and returns its descriptors.
+func (p *encode) run(ctx context.Context, leg gateway.Leg) (Result, error) {
+	answer, _, err := p.upstream.Call(ctx, leg)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.Valid(answer); err != nil {
+		return nil, wire.Faultf(wire.UpstreamFailed, "the answer of encode made no sense").Because(err)
+	}
+	params, odd := wire.Descriptors(answer)
+	return descriptors{params, odd}, nil
+}
+
+// descriptors are those in one answer. odd: there was something else instead.
+type descriptors struct {
+	params []byte
+	odd    bool
+}
+
+func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
+	answers := make([][]byte, 0, len(results))
+	for _, result := range results {
+		d := result.(descriptors)
+		if d.odd {
+			p.metrics.oddDescriptors.Inc()
+			r.note("encode answered no descriptors")
+		}
+		answers = append(answers, d.params)
+	}
+	merged, err := wire.MergeDescriptors(answers)
+	if err != nil {
+		return Next, wire.Faultf(wire.UpstreamFailed, "the answers of encode made no sense").Because(err)
+	}
+	r.Encoded = Encoded{Descriptors: merged, Calls: len(results)}
+	return Next, nil
+}

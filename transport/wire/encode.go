@@ -1,0 +1,100 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// EncodeLeg is the body of the encode leg of one image: the image alone, and
+// of the prompt's token ids the first one (BOS) and those that stand for it.
+func (p *Protocol) EncodeLeg(s Source, f Format, image int) Payload {
+	im := &s.Tokens.Features.Images[image]
+	ids := append([]byte("["), idRange(s.Tokens.IDs, 0, 1)...)
+	if im.Length > 0 {
+		ids = append(append(ids, ','), idRange(s.Tokens.IDs, im.Offset, im.Length)...)
+	}
+	ids = append(ids, ']')
+	placeholder := editOf(im.Placeholder)
+	placeholder.SetRaw("offset", "1")
+
+	e := NewEdit()
+	e.copy(s.Body, "model")
+	if f == TokensIn {
+		e.Set("token_ids", Text{ids})
+		e.Set("features", oneImage(im, placeholder.Text(), true))
+		e.SetRaw("sampling_params", `{"max_tokens":1}`)
+	} else {
+		t := s.Media.part(Text{[]byte(`[{"role":"user","content":[`)}, image, nil)
+		e.Set("messages", append(t, []byte(`]}]`)))
+		t = Text{[]byte(`{"token_ids":`), ids, []byte(`,"features":`)}
+		t = append(t, oneImage(im, placeholder.Text(), false)...)
+		e.Set("tokens", append(t, closeBrace))
+		e.SetRaw("max_tokens", "1")
+	}
+	e.SetRaw("stream", "false")
+	if f == OpenAI { // they decide the pixels, and so the hash
+		e.copy(s.Body, "mm_processor_kwargs", "media_io_kwargs")
+	}
+	return e.Payload()
+}
+
+// oneImage are the features of one image.
+func oneImage(im *Span, placeholder Text, tensor bool) Text {
+	t := Text{[]byte(`{"mm_hashes":{"image":[`), im.Hash, []byte(`]},"mm_placeholders":{"image":[`)}
+	t = append(t, placeholder...)
+	t = append(t, []byte(`]}`))
+	if tensor {
+		t = append(t, []byte(`,"kwargs_data":{"image":[`), im.Kwargs, []byte(`]}`))
+	}
+	return append(t, closeBrace)
+}
+
+// Descriptors returns the ec_transfer_params of an encode's answer, an object
+// keyed by hash, or nil. It reports whether the answer had something else in
+// their place. Answer must be valid JSON.
+func Descriptors(answer []byte) (params []byte, odd bool) {
+	v := Lookup(answer, "ec_transfer_params")
+	if IsObject(v) {
+		return v, false
+	}
+	return nil, !IsNull(v)
+}
+
+// MergeDescriptors merges the descriptors of several answers in their order. A
+// null one is dropped. It returns nil if none is left, and an error if answers
+// differ about a hash.
+func MergeDescriptors(answers [][]byte) (Text, error) {
+	type seen struct{ name, value []byte }
+	var all []seen
+	at := map[string]int{}
+	var err error
+	for _, a := range answers {
+		EachMember(a, func(name, value []byte) bool {
+			if IsNull(value) {
+				return true
+			}
+			key := string(unescape(name[1 : len(name)-1]))
+			i, known := at[key]
+			if known && !bytes.Equal(all[i].value, value) {
+				err = fmt.Errorf("encode workers gave two descriptors for one image")
+				return false
+			}
+			if !known {
+				at[key] = len(all)
+				all = append(all, seen{name, value})
+			}
+			return true
+		})
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	t := Text{openBrace}
+	for i, s := range all {
+		if i > 0 {
+			t = append(t, comma)
+		}
+		t = append(t, s.name, []byte(":"), s.value)
+	}
+	return append(t, closeBrace), nil
+}

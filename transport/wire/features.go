@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Features say where the media of a prompt stand in its token ids. The zero
+// value is a prompt without media.
+type Features struct {
+	// Hashes, Placeholders and Kwargs are the maps by modality as they came,
+	// with what we do not know in them; Kwargs, the rendered tensors, may be
+	// nil.
+	Hashes, Placeholders, Kwargs []byte
+	// Images are the images in order.
+	Images []Span
+}
+
+// Span is the place of one image in the token ids.
+type Span struct {
+	Hash           []byte // a JSON string with its quotes
+	Placeholder    []byte // the object as it came
+	Kwargs         []byte // a JSON string, or nil
+	Offset, Length int
+}
+
+// Tensors reports whether there is a rendered tensor for every image.
+func (f *Features) Tensors() bool {
+	if f.any() && f.Kwargs == nil {
+		return false
+	}
+	for i := range f.Images {
+		if f.Images[i].Kwargs == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// PlaceholderTokens returns how many token ids stand for images.
+func (f *Features) PlaceholderTokens() (n int) {
+	for i := range f.Images {
+		n += f.Images[i].Length
+	}
+	return n
+}
+
+// parseFeatures reads the features of a prompt of count token ids. Modalities
+// that we do not know are carried whole; with strict they are checked too.
+// Nothing is copied.
+func parseFeatures(text []byte, count int, strict bool) (f Features, err error) {
+	if IsNull(text) {
+		return f, nil
+	}
+	if !IsObject(text) {
+		return f, errors.New("features is not an object")
+	}
+	f.Hashes, f.Placeholders, f.Kwargs = lookupMap(text, "mm_hashes"), lookupMap(text, "mm_placeholders"), lookupMap(text, "kwargs_data")
+	for _, m := range [][]byte{f.Hashes, f.Placeholders, f.Kwargs} {
+		if m != nil && !IsObject(m) {
+			return f, errors.New("mm_hashes, mm_placeholders and kwargs_data must be objects")
+		}
+	}
+	const image = "image"
+	f.Images, err = modality(Lookup(f.Hashes, image), Lookup(f.Placeholders, image), Lookup(f.Kwargs, image), count)
+	switch {
+	case err != nil:
+		return f, err
+	case strict:
+		return f, f.checkAll(count)
+	case f.any() && f.Placeholders == nil:
+		return f, errors.New("mm_hashes need mm_placeholders")
+	}
+	return f, nil
+}
+
+func lookupMap(object []byte, name string) []byte {
+	if v := Lookup(object, name); !IsNull(v) {
+		return v
+	}
+	return nil
+}
+
+// modality reads the spans of one modality from its lists. Errors do not quote
+// its name: it is what somebody else wrote.
+func modality(hashList, placeholderList, kwargsList []byte, count int) (spans []Span, err error) {
+	hashes, ok := listOf(hashList)
+	placeholders, ok2 := listOf(placeholderList)
+	kwargs, ok3 := listOf(kwargsList)
+	switch {
+	case !ok || !ok2 || !ok3:
+		return nil, errors.New("the features of a modality are not arrays")
+	case len(hashes) != len(placeholders):
+		return nil, fmt.Errorf("a modality has %d mm_hashes and %d mm_placeholders", len(hashes), len(placeholders))
+	case kwargs != nil && len(kwargs) != len(hashes):
+		return nil, fmt.Errorf("a modality has %d mm_hashes and %d kwargs_data", len(hashes), len(kwargs))
+	}
+	for i, hash := range hashes {
+		s := Span{Hash: hash, Placeholder: placeholders[i]}
+		if s.Hash[0] != '"' {
+			return nil, errors.New("one of mm_hashes is not a string")
+		}
+		if s.Offset, s.Length, ok = span(s.Placeholder, count); !ok {
+			return nil, fmt.Errorf("one of mm_placeholders does not lie within the %d token ids", count)
+		}
+		if kwargs != nil && !IsNull(kwargs[i]) {
+			if kwargs[i][0] != '"' {
+				return nil, errors.New("one of kwargs_data is neither a string nor null")
+			}
+			if len(kwargs[i]) > len(`""`) {
+				s.Kwargs = kwargs[i]
+			}
+		}
+		spans = append(spans, s)
+	}
+	return spans, nil
+}
+
+// listOf returns the elements of an array; an absent one is an empty one.
+func listOf(array []byte) (all [][]byte, ok bool) {
+	if IsNull(array) {
+		return nil, true
+	}
+	all = [][]byte{}
+	ok = EachElement(array, func(v []byte) bool { all = append(all, v); return true })
+	return all, ok
+}
+
+// span reads a placeholder. Unknown members are not its concern.
+func span(placeholder []byte, count int) (offset, length int, ok bool) {
+	if !IsObject(placeholder) {
+		return 0, 0, false
+	}
+	offset, err := strconv.Atoi(string(Lookup(placeholder, "offset")))
+	length, err2 := strconv.Atoi(string(Lookup(placeholder, "length")))
+	ok = err == nil && err2 == nil && offset >= 0 && length >= 0 && offset < count && length <= count-offset
+	return offset, length, ok
+}
+
+// checkAll checks all modalities: each of one map must be in the others that
+// are there.
+func (f *Features) checkAll(count int) (err error) {
+	if f.Hashes != nil && f.Placeholders == nil {
+		return errors.New("mm_hashes need mm_placeholders")
+	}
+	if f.Hashes == nil && (f.Placeholders != nil || f.Kwargs != nil) {
+		return errors.New("mm_placeholders and kwargs_data need mm_hashes")
+	}
+	hashes, placeholders, kwargs := byName(f.Hashes), byName(f.Placeholders), byName(f.Kwargs)
+	same := len(placeholders) == len(hashes) && (f.Kwargs == nil || len(kwargs) == len(hashes))
+	for name, list := range hashes {
+		same = same && placeholders[name] != nil && (f.Kwargs == nil || kwargs[name] != nil)
+		if same && err == nil {
+			_, err = modality(list, placeholders[name], kwargs[name], count)
+		}
+	}
+	if !same {
+		return errors.New("a modality is not in all of mm_hashes, mm_placeholders and kwargs_data")
+	}
+	return err
+}
+
+// byName returns the values of an object: of a name that stands more than once
+// the last. A hostile one has a million names.
+func byName(object []byte) map[string][]byte {
+	values := map[string][]byte{}
+	EachMember(object, func(name, value []byte) bool {
+		values[string(unescape(name[1:len(name)-1]))] = value
+		return true
+	})
+	return values
+}
+
+// clone returns features that keep nothing of the text they were read from, but
+// for the tensors if those are wanted.
+func (f Features) clone(tensors bool) Features {
+	if len(f.Images) == 0 {
+		f.Images = nil
+	}
+	if !tensors || !f.any() {
+		f.Kwargs = nil
+		for i := range f.Images {
+			f.Images[i].Kwargs = nil
+		}
+	}
+	f.Hashes, f.Placeholders = bytes.Clone(f.Hashes), bytes.Clone(f.Placeholders)
+	for i := range f.Images {
+		f.Images[i].Hash, f.Images[i].Placeholder = bytes.Clone(f.Images[i].Hash), bytes.Clone(f.Images[i].Placeholder)
+	}
+	return f
+}
+
+// any reports whether there are media of any modality.
+func (f *Features) any() bool { return f.Hashes != nil && (len(f.Images) > 0 || !emptyMap(f.Hashes)) }
+
+// emptyMap reports whether a map by modality holds nothing.
+func emptyMap(text []byte) bool {
+	empty := true
+	EachMember(text, func(_, v []byte) bool {
+		EachElement(v, func([]byte) bool { empty = false; return false })
+		return empty
+	})
+	return empty
+}
+
+// idRange returns n token ids, from the one at index from, as they stand in the
+// array.
+func idRange(ids []byte, from, n int) []byte {
+	i := 1
+	next := func() (lo int) { // moves over one id
+		for !isDigit(ids[i]) {
+			i++
+		}
+		lo = i
+		for isDigit(ids[i]) {
+			i++
+		}
+		return lo
+	}
+	for range from {
+		next()
+	}
+	if n == 0 {
+		return nil
+	}
+	lo := next()
+	for range n - 1 {
+		next()
+	}
+	return ids[lo:i]
+}

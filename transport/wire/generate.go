@@ -1,0 +1,93 @@
+package wire
+
+// GeneratePath is the route of workers that take token ids instead of text.
+const GeneratePath = "/inference/v1/generate"
+
+// Generate is POST /inference/v1/generate: the client sends token ids, and
+// features if it has rendered media itself.
+var Generate = &Protocol{
+	Name:     "generate",
+	Path:     GeneratePath,
+	prompt:   generatePrompt,
+	tokensIn: true,
+}
+
+// generatePrompt checks what a worker of an older version would fall over.
+func generatePrompt(b *Body) (Prompt, error) {
+	ids := b.Get("token_ids")
+	n, ok := CountIDs(ids, 0)
+	if !ok || n == 0 {
+		return Prompt{}, Invalid("invalid_prompt", "token_ids must be a non-empty array of non-negative integers")
+	}
+	if !IsNull(b.Get("content_parts")) {
+		return Prompt{}, Invalid("invalid_media", "content_parts are not served: send features")
+	}
+	params := b.Get("sampling_params")
+	if !IsNull(params) && !IsObject(params) {
+		return Prompt{}, Invalid("invalid_prompt", "sampling_params must be an object")
+	}
+	if extra := Lookup(params, "extra_args"); !IsNull(extra) && !IsObject(extra) {
+		return Prompt{}, Invalid("invalid_prompt", "sampling_params.extra_args must be an object")
+	}
+	features, err := parseFeatures(b.Get("features"), n, true)
+	if err != nil {
+		return Prompt{}, Invalid("invalid_prompt", "%v", err)
+	}
+	return Prompt{Given: Tokens{IDs: ids, Count: n, Features: features}}, nil
+}
+
+// nullTensors returns features with null for tensors that are empty or missing,
+// or nil if they are whole: newer workers refuse features without kwargs_data.
+func nullTensors(features []byte, f *Features) Text {
+	if !f.any() || f.Kwargs != nil && f.Tensors() && f.imagesOnly() {
+		return nil
+	}
+	body, err := ParseBody(features)
+	if err != nil {
+		return nil
+	}
+	e := body.Edit()
+	e.Set("kwargs_data", f.tensorMap())
+	return e.Text()
+}
+
+// imagesOnly reports whether images are the only modality.
+func (f *Features) imagesOnly() bool {
+	only := true
+	EachMember(f.Hashes, func(name, _ []byte) bool { only = NameIs(name, "image"); return only })
+	return only
+}
+
+// tensorMap is kwargs_data with null for each item that is empty or missing.
+func (f *Features) tensorMap() Text {
+	t := Text{openBrace}
+	hashes, err := ParseBody(f.Hashes)
+	if err != nil {
+		return Text{null}
+	}
+	kwargs := byName(f.Kwargs)
+	for _, m := range hashes.members {
+		if len(t) > 1 {
+			t = append(t, comma)
+		}
+		items, _ := listOf(kwargs[string(m.name)])
+		t = append(t, hashes.text[m.lo:m.value], []byte("["))
+		i := 0
+		EachElement(hashes.text[m.value:m.hi], func([]byte) bool {
+			if i > 0 {
+				t = append(t, comma)
+			}
+			if i < len(items) && len(items[i]) > len(`""`) {
+				t = append(t, items[i])
+			} else {
+				t = append(t, null)
+			}
+			i++
+			return true
+		})
+		t = append(t, []byte("]"))
+	}
+	return append(t, closeBrace)
+}
+
+var null = []byte("null")
