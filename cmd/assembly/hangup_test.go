@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,34 @@ func TestClientThatLeavesTakesEverythingWithIt(t *testing.T) {
 		{"decode before its headers", cluster.Gate{Leg: cluster.Decode, At: cluster.AtHeaders}, []string{"render", "prefill", "decode"}},
 		{"mid-stream", cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2}, []string{"render", "prefill", "decode"}},
 	}
+	images := `{"model":"demo-model","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"` + dataURI(picture(0, 100)) +
+		`"}},{"type":"image_url","image_url":{"url":"` + dataURI(picture(1, 100)) + `"}}]}]}`
+	for _, tt := range []struct {
+		name string
+		gate cluster.Gate
+		n    int // legs that stand at the gate
+		legs []string
+	}{
+		{"download", cluster.Gate{Leg: cluster.Origin, At: cluster.AtHeaders}, 1, []string{"origin"}},
+		{"probe", cluster.Gate{Leg: cluster.Probe, At: cluster.AtArrival}, 1, []string{"render", "probe"}},
+		{"encode", cluster.Gate{Leg: cluster.Encode, At: cluster.AtArrival}, 2, []string{"render", "probe", "encode", "encode"}},
+		{"prefill with images", cluster.Gate{Leg: cluster.Prefill, At: cluster.AtArrival}, 1, []string{"render", "probe", "encode", "encode", "prefill"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, setup{ec: cluster.ECNixl, steps: probingSteps})
+			body := images
+			if tt.name == "download" {
+				body = strings.Replace(images, dataURI(picture(0, 100)), r.cluster.ImageURL("image.png", cluster.ImageOptions{}), 1)
+			}
+			r.leaveAt(tt.gate, tt.n, body)
+			if legs := r.legs(""); !slices.Equal(legs, tt.legs) {
+				t.Errorf("legs %v, want %v", legs, tt.legs)
+			}
+			if st := r.cluster.State(); st.HeldKV != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
 	for _, stream := range []bool{true, false} {
 		for _, tt := range tests {
 			if !stream && tt.name == "mid-stream" {
@@ -33,19 +62,7 @@ func TestClientThatLeavesTakesEverythingWithIt(t *testing.T) {
 			}
 			t.Run(tt.name, func(t *testing.T) {
 				r := newRig(t, setup{})
-				gate := r.cluster.Hold(tt.gate)
-				ctx, leave := context.WithCancel(within(t))
-				gone := make(chan struct{})
-				go func() {
-					defer close(gone)
-					r.postCtx(ctx, chatPath, chatBody("one two three", stream), "X-Request-Id", "the-id")
-				}()
-				if err := gate.WaitFor(within(t), 1); err != nil {
-					t.Fatal(err)
-				}
-				leave()
-				<-gone
-				r.settled()
+				r.leaveAt(tt.gate, 1, chatBody("one two three", stream))
 				if legs := r.legs(""); !slices.Equal(legs, tt.legs) {
 					t.Errorf("legs %v, want %v", legs, tt.legs)
 				}
@@ -59,6 +76,25 @@ func TestClientThatLeavesTakesEverythingWithIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// leaveAt sends a chat request whose client leaves when n of its legs stand at a
+// gate, and waits until nothing of it is left.
+func (r *rig) leaveAt(at cluster.Gate, n int, body string) {
+	r.t.Helper()
+	gate := r.cluster.Hold(at)
+	ctx, leave := context.WithCancel(within(r.t))
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r.postCtx(ctx, chatPath, body, "X-Request-Id", "the-id")
+	}()
+	if err := gate.WaitFor(within(r.t), n); err != nil {
+		r.t.Fatal(err)
+	}
+	leave()
+	<-gone
+	r.settled()
 }
 
 // TestKVThatNobodyWillReadIsReleased: the client leaves when prefill has

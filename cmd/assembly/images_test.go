@@ -222,8 +222,42 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnOpenProfileIsRefused as a decode would be: the probe's own
-// failures do not open it.
+// TestProbeOfOtherProtocols: completions and generate are probed as chat is.
+func TestProbeOfOtherProtocols(t *testing.T) {
+	for _, q := range []struct{ path, body, first string }{
+		{completionsPath, `{"model":"demo-model","prompt":"one two"}`, "render"},
+		{completionsPath, `{"model":"demo-model","stream":true,"prompt":"one two"}`, "render"},
+		{completionsPath, `{"model":"demo-model","prompt":[1,2,3]}`, ""},
+		{generatePath, `{"token_ids":[1,2,3],"sampling_params":{"max_tokens":2}}`, ""},
+		{generatePath, `{"token_ids":[1,2,3],"stream":true,"sampling_params":{"max_tokens":2}}`, ""},
+	} {
+		for _, openAI := range []bool{true, false} {
+			for outcome, legs := range map[string][]string{"hit": {"probe"}, "miss": {"probe", "prefill", "decode"}, "failed": {"probe", "prefill", "decode"}} {
+				t.Run(fmt.Sprintf("%s/%t/%s", q.path, openAI, outcome), func(t *testing.T) {
+					r := newRig(t, setup{tokensIn: !openAI, steps: probingSteps})
+					r.cluster.MarkCached(outcome == "hit")
+					if outcome == "failed" {
+						r.cluster.AddFault(cluster.Fault{Leg: cluster.Probe, Status: 503})
+					}
+					got := r.post(q.path, q.body, "X-Request-Id", "id")
+					want := legs
+					if q.first != "" {
+						want = append([]string{q.first}, want...)
+					}
+					if saw := r.legs("id"); !slices.Equal(saw, want) {
+						t.Errorf("legs %v, want %v", saw, want)
+					}
+					if direct := r.direct(q.path, q.body, "id"); got.status != 200 || got.body != direct {
+						t.Errorf("got %d %s, want %s", got.status, got.body, direct)
+					}
+					r.settled()
+				})
+			}
+		}
+	}
+}
+
+// TestProbesDoNotCountInDecodesBreaker: their own failures do not open it.
 func TestProbesDoNotCountInDecodesBreaker(t *testing.T) {
 	r := newRig(t, setup{steps: probingSteps, toml: "[gateway.breaker]\nconsecutive_failures = 2\nopen_timeout = \"24h\"\n"})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Probe, Status: 500})
@@ -357,7 +391,8 @@ func TestImagesThatCannotBeServed(t *testing.T) {
 	r.settled()
 }
 
-// TestEncodesThatDoNotAgreeFailTheRequest and answers without descriptors do not.
+// TestRenderWithoutTensorsFallsBackToTheChatFormat, for null would tell a worker
+// that it has the tensor already.
 func TestRenderWithoutTensorsFallsBackToTheChatFormat(t *testing.T) {
 	r := newRig(t, setup{ec: cluster.ECNixl, tokensIn: true, steps: wholeSteps, cluster: cluster.Options{NoKwargs: true}})
 	got := r.post(chatPath, `{"model":"demo-model","messages":`+r.fill(shapes[1].messages)+`}`, "X-Request-Id", "id")

@@ -109,15 +109,14 @@ func readImage(part json.RawMessage, o object, h hashing) (im image, err error) 
 	if err != nil {
 		return im, err
 	}
-	data := []byte(url)
+	size := len(url)
 	if isRemote(url) {
-		im.remote = url // the network is not for us: its address stands for the bytes
-	} else if data, err = readDataURI(url); err != nil {
+		im.remote, im.content = url, ImageHash([]byte(url)) // the address stands for the bytes
+	} else if size, im.content, err = readDataURI(url); err != nil {
 		return im, err
 	}
-	im.content = ImageHash(data)
 	im.hash = h.hash(im.content, im.uuid)
-	im.length = placeholderTokens(len(data))
+	im.length = placeholderTokens(size)
 	return im, nil
 }
 
@@ -142,21 +141,24 @@ func isRemote(url string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// readDataURI returns the bytes in a data URI.
-func readDataURI(url string) ([]byte, error) {
+// readDataURI returns the size and the hash of the bytes in a data URI.
+func readDataURI(url string) (size int, hash string, err error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	if !strings.EqualFold(scheme, "data") {
-		return nil, badValue("messages", "The URL must be either a HTTP or data URL.")
+		return 0, "", badValue("messages", "The URL must be either a HTTP or data URL.")
 	}
 	form, text, ok := strings.Cut(rest, ",")
 	if !ok || !strings.HasSuffix(strings.ToLower(form), ";base64") {
-		return nil, badValue("messages", "Only base64 data URLs are supported for now.")
+		return 0, "", badValue("messages", "Only base64 data URLs are supported for now.")
+	}
+	if size, hash, ok := readStandIn(text); ok {
+		return size, hash, nil
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(data) == 0 {
-		return nil, badValue("messages", "Failed to load image: it is not base64, or empty")
+		return 0, "", badValue("messages", "Failed to load image: it is not base64, or empty")
 	}
-	return data, nil
+	return len(data), ImageHash(data), nil
 }
 
 // mention is what an answer says of an image.

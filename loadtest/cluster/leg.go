@@ -140,7 +140,7 @@ func (l *leg) readBody() error {
 		l.cluster.mu.Unlock()
 	}
 	var repeated []string
-	l.body, repeated, l.bodyErr = parseObject(raw)
+	l.body, repeated, l.bodyErr = parseObject(withStandIns(raw))
 	l.sampling = l.body
 	if l.api.tokensIn {
 		l.sampling, _, _ = parseObject(l.body["sampling_params"]) // check sees what is wrong with it

@@ -19,7 +19,7 @@ type promptCache struct {
 // images as data URIs if the pipeline has a step that inlines them. It returns an
 // error if no worker could read it.
 func (c *Cluster) CachePrompt(path, body string) error {
-	o, _, err := parseObject([]byte(body))
+	o, _, err := parseObject(withStandIns([]byte(body)))
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func TestImagesInARepeatedContentAreRefused(t *testing.T) {
 	}
 }
 
-// leg makes one leg of a chat body with these images inlined.
+// inlined makes the render leg of a chat body with these images inlined.
 func inlined(t *testing.T, messages string, uris ...string) string {
 	t.Helper()
 	body, m, err := chatMedia(t, messages)
