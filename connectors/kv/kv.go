@@ -6,10 +6,7 @@
 package kv
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
+	"github.com/llm-coordinator/coordinator/connectors"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -33,33 +30,16 @@ type Connector interface {
 }
 
 // Maker makes a connector, or says why it cannot be used.
-type Maker func() (Connector, error)
+type Maker = func() (Connector, error)
 
-var makers = map[string]Maker{}
+var registry = connectors.NewRegistry[Connector]("kv")
 
 // Register adds a connector under its name. It is called from init functions
 // and panics on a name that is taken.
-func Register(name string, m Maker) {
-	if makers[name] != nil {
-		panic("kv connector registered twice: " + name)
-	}
-	makers[name] = m
-}
+func Register(name string, m Maker) { registry.Register(name, m) }
 
 // New returns the connector of that name.
-func New(name string) (Connector, error) {
-	if m := makers[name]; m != nil {
-		return m()
-	}
-	return nil, fmt.Errorf("unknown kv connector %q (there are: %s)", name, strings.Join(Names(), ", "))
-}
+func New(name string) (Connector, error) { return registry.New(name) }
 
 // Names returns the registered names, sorted.
-func Names() []string {
-	names := make([]string, 0, len(makers))
-	for n := range makers {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return registry.Names() }

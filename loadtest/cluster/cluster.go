@@ -17,7 +17,8 @@
 //
 // The package shares no code with the rest of the module on purpose: the
 // coordinator and its counterpart must not be able to share one misreading of
-// the wire format. For the same reason it reads JSON with encoding/json only.
+// the wire format. For the same reason it reads JSON with encoding/json only, once
+// large images are out of it.
 package cluster
 
 import (

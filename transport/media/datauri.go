@@ -105,7 +105,7 @@ func (c *chars) escape() byte {
 		return '\r'
 	case 'u':
 		if len(rest) >= 5 && rest[1] == '0' && rest[2] == '0' && '0' <= rest[3] && rest[3] <= '7' {
-			if low := bytes.IndexByte([]byte("0123456789abcdef"), rest[4]|0x20); low >= 0 && isAlphanumeric(rest[4]) {
+			if low := bytes.IndexByte([]byte("0123456789abcdef"), rest[4]|0x20); low >= 0 {
 				c.pos += 4
 				return (rest[3]-'0')<<4 | byte(low)
 			}
@@ -164,7 +164,7 @@ func (c *chars) base64(limit int64) (size int64, ok bool) {
 			return size, false
 		case !more:
 			return size, (digits+pads)%4 == 0
-		case b == '=' && pads < 2 && digits%4 >= 2:
+		case b == '=' && pads < 2:
 			pads++
 		case pads == 0 && notDigit[b] == 0: // it was escaped
 			digits++

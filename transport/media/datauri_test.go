@@ -87,6 +87,8 @@ func TestDataURIs(t *testing.T) {
 		{`data:image/png;base64,AAA==`, invalid},
 		{`data:image/png;base64,AA===`, invalid},
 		{`data:image/png;base64,AAAA=`, invalid},
+		{`data:image/png;base64,AAAA====`, invalid},
+		{`data:image/png;base64,AA======`, invalid},
 		{`data:image/png;base64,AAAA==`, invalid},
 		{`data:image/png;base64,AA=A`, invalid},
 		{`data:image/png;base64,AA==AAAA`, invalid},

@@ -77,7 +77,7 @@ func TestSizes(t *testing.T) {
 	const large = "limit_exceeded"
 	tests := []struct {
 		name, answer string
-		want         string // code; none: fine
+		want         string // code, or "broken"; none: fine
 		read         int    // the most that may have been taken from the origin
 	}{
 		{"length at the limit", head200 + "Content-Length: 100000\r\n\r\n" + string(image(limit)), "", 0},
@@ -93,6 +93,7 @@ func TestSizes(t *testing.T) {
 		{"longer than its length", head200 + "Content-Length: 8\r\n\r\n" + png + strings.Repeat("x", 50*limit), "", 10_000},
 		{"far over and no image", head200 + "\r\n" + strings.Repeat("<html>", limit), "media_fetch_failed", 10_000},
 		{"a long answer to a redirect", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\n\r\n" + strings.Repeat("x", 50*limit), "media_fetch_failed", 10_000},
+		{"headers far over", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+secret+"\r\n", 10*limit), "broken", 100_000},
 		{"a long error", "HTTP/1.1 404 Not Found\r\n\r\n" + strings.Repeat("x", 50*limit), "media_fetch_failed", 10_000},
 	}
 	for _, tt := range tests {
@@ -112,6 +113,8 @@ func TestSizes(t *testing.T) {
 				}
 			case large:
 				wantFault(t, err, wire.LimitExceeded, large)
+			case "broken":
+				wantFault(t, err, wire.UpstreamFailed, "media_fetch_failed")
 			default:
 				wantFault(t, err, wire.BadRequest, tt.want)
 			}

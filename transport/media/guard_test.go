@@ -197,8 +197,12 @@ func TestGuardSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for addr, reason := range map[string]string{
-		"::": "unspecified", "::1": "loopback", "127.0.0.1": "loopback", "169.254.169.254": "link-local, cloud metadata",
-		"2001::1": "Teredo", "2001:2::": "protocol assignments, benchmarks", "64:ff9b::1": "NAT64", "4000::1": "not global",
+		"0.0.0.0": "this host", "10.0.0.1": "private", "100.64.0.1": "shared (CGNAT)", "127.0.0.1": "loopback", "168.63.129.16": "cloud metadata",
+		"169.254.169.254": "link-local, cloud metadata", "192.0.0.192": "protocol assignments, cloud metadata", "203.0.113.9": "documentation",
+		"192.88.99.1": "6to4 relays", "198.18.0.1": "benchmarks", "224.0.0.1": "multicast", "255.255.255.255": "reserved, broadcast",
+		"::": "unspecified", "::1": "loopback", "::7f00:1": "IPv4-compatible", "64:ff9b::1": "NAT64", "64:ff9b:1::1": "NAT64",
+		"2001::1": "Teredo", "2001:2::": "protocol assignments, benchmarks", "2001:db8::": "documentation", "2002::": "6to4", "3fff::": "documentation",
+		"fd00:ec2::254": "unique-local, cloud metadata", "fe80::1": "link-local", "ff02::1": "multicast", "4000::1": "not global",
 	} {
 		if e := g.address(netip.MustParseAddr(addr)); e == nil || e.reason != reason || e.host != addr {
 			t.Errorf("%s: %v, want %s", addr, e, reason)

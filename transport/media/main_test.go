@@ -43,6 +43,25 @@ type world struct {
 	mu       sync.Mutex
 	lookedUp []string
 	dialed   []string
+	open     int // connections that the fetcher has not closed
+}
+
+// dialed is the fetcher's end of a connection.
+type dialed struct {
+	net.Conn
+	closed func()
+}
+
+func (c *dialed) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// connections returns how many are open.
+func (w *world) connections() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open
 }
 
 type answer struct {
@@ -88,7 +107,18 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
 	}
 	if l := w.listen[address]; l != nil {
-		return l.dial(ctx)
+		c, err := l.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.open++
+		return &dialed{c, sync.OnceFunc(func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.open--
+		})}, nil
 	}
 	return nil, &net.OpError{Op: "dial", Net: network, Err: errRefused}
 }

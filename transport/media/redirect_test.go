@@ -105,6 +105,24 @@ func TestRedirectOutOfAllowedDomains(t *testing.T) {
 	}
 }
 
+func TestMessagesOfRedirects(t *testing.T) {
+	for to, want := range map[string]string{
+		"http://127.0.0.1/":      "a redirect's host is not allowed",
+		"http://inside.test/":    "a redirect's host does not exist or is not allowed",
+		"http://absent.test/":    "a redirect's host does not exist or is not allowed",
+		"ftp://img.test/":        "a redirect's URL is neither http nor https",
+		"http://a:b@img.test/":   "a redirect's URL has a user name or password",
+		"http://img.test:66000/": "a redirect's URL has a port that cannot be",
+	} {
+		w := hosting(says(t, "HTTP/1.1 302 Found\r\nLocation: "+to+"\r\n\r\n"))
+		w.names["inside.test"] = at("10.1.2.3")
+		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		if got := wire.FaultOf(err).Message; got != "the image at http://img.test could not be fetched: "+want {
+			t.Errorf("%s: %q", to, got)
+		}
+	}
+}
+
 // TestRebinding: a name that is public when it is checked and private when it
 // is used. Each connection has one look-up, whose addresses are those checked
 // and dialled.

@@ -55,8 +55,6 @@ func newTarget(u *url.URL) (*target, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errURLScheme
-	case u.Opaque != "":
-		return nil, errURLSyntax
 	case u.User != nil: // origins would log it
 		return nil, errURLUser
 	}
@@ -129,14 +127,14 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// isNumber reports whether a name would be taken for an IPv4 address by
-// inet_aton or a browser: if its last part is a number, be it hexadecimal. No
-// top-level domain is.
+// isNumber reports whether a name in lower case would be taken for an IPv4
+// address by inet_aton or a browser: if its last part is a number, be it
+// hexadecimal. No top-level domain is.
 func isNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	digits := "0123456789"
-	if len(last) >= 2 && last[0] == '0' && last[1]|0x20 == 'x' {
-		last, digits = last[2:], "0123456789abcdefABCDEF"
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		last, digits = hex, "0123456789abcdef"
 	}
 	return strings.Trim(last, digits) == ""
 }
