@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -39,8 +40,12 @@ func TestFullPoolRefusesAtOnce(t *testing.T) {
 			if p := r.cluster.Count(cluster.Prefill); p != 2 {
 				t.Errorf("%d prefills were sent for 2 decode places", p)
 			}
-			if s := poolOf(r, "decode"); s.Busy != 2 || s.Queued != 2 {
-				t.Errorf("decode pool: %+v", s)
+			r.eventually("2 at work and 2 waiting", func() bool {
+				s := poolOf(r, "decode")
+				return s.Busy == 2 && s.Queued == 2
+			})
+			if p := r.cluster.Count(cluster.Prefill); p != 2 {
+				t.Errorf("%d prefills were sent for 2 decode places", p)
 			}
 			gate.Release()
 			wg.Wait()
@@ -71,4 +76,14 @@ func TestWaitingTooLongIsRefused(t *testing.T) {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
 	r.settled()
+}
+
+// eventually waits for a state that nothing announces.
+func (r *rig) eventually(what string, reached func() bool) {
+	r.t.Helper()
+	for ctx := within(r.t); !reached(); runtime.Gosched() {
+		if ctx.Err() != nil {
+			r.t.Fatalf("never %s: %+v", what, r.Engine.Status())
+		}
+	}
 }

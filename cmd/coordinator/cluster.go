@@ -16,6 +16,12 @@ func simulate(ctx context.Context, args, _ []string, stdout, stderr io.Writer) e
 	addr := fs.String("addr", "127.0.0.1:9100", "`address` of the gateway and render service")
 	fs.StringVar(&o.Model, "model", cluster.DefaultModel, "`name` of the model that is served")
 	fs.StringVar(&o.KV, "kv", cluster.KVNixl, "kv `connector` of the workers: kv-nixl or kv-shared-storage")
+	fs.StringVar(&o.EC, "ec", cluster.ECNixl, "ec `connector` of the workers: ec-nixl or ec-shared-storage")
+	fs.StringVar(&o.GenerateParams, "generate-params", cluster.GenerateParamsChecked,
+		"where workers read transfer params on the generate `route`: old, new or checked (new, and both places must agree)")
+	fs.BoolVar(&o.CacheDecodes, "cache-decodes", false, "a prompt that was decoded is cached: a conditional decode of it is served")
+	fs.IntVar(&o.TensorBytes, "tensor-bytes", 64, "size of an image's rendered tensor")
+	fs.DurationVar(&o.EncodeDelay, "encode-delay", 0, "time an encode takes")
 	fs.StringVar(&o.ProfileHeader, "profile-header", "EPP-Profile", "`name` of the header that chooses the workers")
 	fs.DurationVar(&o.TokenInterval, "token-interval", 20*time.Millisecond, "pause between two tokens")
 	fs.DurationVar(&o.RenderDelay, "render-delay", 0, "time a render takes")
@@ -26,8 +32,8 @@ func simulate(ctx context.Context, args, _ []string, stdout, stderr io.Writer) e
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if o.KV != cluster.KVNixl && o.KV != cluster.KVSharedStorage {
-		return fmt.Errorf("-kv %q: want %s or %s", o.KV, cluster.KVNixl, cluster.KVSharedStorage)
+	if err := o.Validate(); err != nil {
+		return err
 	}
 	c := cluster.New(o)
 	defer c.Close()

@@ -40,7 +40,7 @@ func TestCommands(t *testing.T) {
 		{"wrong flag", []string{"check", "-confg", "x"}, 2, "", "flag provided but not defined: -confg"},
 		{"argument", []string{"check", "x"}, 2, "", `unexpected argument "x"`},
 		{"no file", []string{"check", "-config", "nowhere.toml"}, 1, "", "nowhere.toml"},
-		{"cluster of no kind", []string{"cluster", "-kv", "kv-x"}, 1, "", "-kv"},
+		{"cluster of no kind", []string{"cluster", "-kv", "kv-x"}, 1, "", "kv-x"},
 		{"check", []string{"check", "-config", "../../conf/coordinator.toml"}, 0, "pipeline\n  1  replace-media-urls", ""},
 	}
 	for _, tt := range tests {

@@ -125,9 +125,9 @@ func TestRealNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := func(s *Settings) { s.Resolve, s.Dial = nil, nil }
-	closed := new(world).fetcher(t, real)
-	open := new(world).fetcher(t, real, func(s *Settings) {
+	plain := func(s *Settings) { s.Resolve, s.Dial = nil, nil }
+	closed := new(world).fetcher(t, plain)
+	open := new(world).fetcher(t, plain, func(s *Settings) {
 		s.AllowedNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	for _, host := range []string{"127.0.0.1", "localhost"} {
