@@ -36,7 +36,7 @@ func TestWaitingHoldsNoWorker(t *testing.T) {
 	if got := rg.Status().Inflight; got != n {
 		t.Errorf("%d in flight, want %d", got, n)
 	}
-	line := rg.line.Load().Pipeline
+	line := rg.main.pipeline.Load().Pipeline
 	rg.Swap(phases.PipelineOf(one("a", nothing)))
 	if err := rg.do(); err != nil { // the worker is free
 		t.Error(err)

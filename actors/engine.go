@@ -43,13 +43,14 @@ type Engine struct {
 	pools   *pools
 	metrics *Metrics
 	log     *slog.Logger
-	line    atomic.Pointer[pipeline]
+	main    *Line
 
 	maxInflight atomic.Int64
 
 	mu       sync.Mutex
 	closing  bool
 	live     map[*supervisor]struct{}
+	counted  int // those of live that MaxInflight is for
 	detached int
 	changed  chan struct{} // closed and replaced whenever a request or detached task ends
 
@@ -85,7 +86,8 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 		live: make(map[*supervisor]struct{}), changed: make(chan struct{})}
 	e.maxInflight.Store(int64(s.MaxInflight))
 	e.detachedCtx, e.cancelDetached = context.WithCancel(context.Background())
-	e.Swap(p)
+	e.main = &Line{engine: e, counted: true}
+	e.main.Swap(p)
 	e.pools = &pools{root: system.Root, timeout: s.QueueTimeout, metrics: m, all: make(map[string]*pool, len(s.Pools))}
 	for name := range s.Pools {
 		e.pools.all[name] = e.newPool(name)
@@ -133,7 +135,26 @@ func (e *Engine) newPool(name string) *pool {
 
 // Swap puts another pipeline in the place of the current one. Requests in
 // flight go on with the one they began with.
-func (e *Engine) Swap(p *phases.Pipeline) { e.line.Store(e.metrics.pipeline(p)) }
+func (e *Engine) Swap(p *phases.Pipeline) { e.main.Swap(p) }
+
+// Line is a pipeline that an engine runs requests through. An engine has its
+// main one, and may have others beside it, in the same pools.
+type Line struct {
+	engine   *Engine
+	pipeline atomic.Pointer[pipeline]
+	counted  bool // MaxInflight is for its requests
+}
+
+// Line returns another line of the engine, whose requests do not count among
+// those that MaxInflight bounds.
+func (e *Engine) Line(p *phases.Pipeline) *Line {
+	l := &Line{engine: e}
+	l.Swap(p)
+	return l
+}
+
+// Swap is [Engine.Swap] for this line.
+func (l *Line) Swap(p *phases.Pipeline) { l.pipeline.Store(l.engine.metrics.pipeline(p)) }
 
 // Resize changes the bounds of a pool. Tasks at work are not touched: what is
 // too many goes when its task is done. It fails if there is no such pool or the
@@ -158,12 +179,15 @@ var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive {
 // Start begins to drive a request, whose answer and outcome come by its Out. It
 // does not wait. The request is cancelled when ctx ends. An error refuses it:
 // nothing was begun then, and Out stays silent.
-func (e *Engine) Start(ctx context.Context, r *phases.Request) error {
-	line := e.line.Load()
+func (e *Engine) Start(ctx context.Context, r *phases.Request) error { return e.main.Start(ctx, r) }
+
+// Start is [Engine.Start] for this line.
+func (l *Line) Start(ctx context.Context, r *phases.Request) error {
+	e, line := l.engine, l.pipeline.Load()
 	if err := e.ask(line, r); err != nil {
 		return err
 	}
-	s := &supervisor{engine: e, req: r, line: line, unhook: func() bool { return true }, outcome: errCrashed}
+	s := &supervisor{engine: e, req: r, line: line, counted: l.counted, unhook: func() bool { return true }, outcome: errCrashed}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if err := e.admit(s); err != nil {
 		s.cancel(err)
@@ -209,11 +233,14 @@ func (e *Engine) admit(s *supervisor) error {
 		e.metrics.shed.WithLabelValues("shutting_down").Inc()
 		return ErrShuttingDown
 	}
-	if limit > 0 && int64(len(e.live)) >= limit {
+	if s.counted && limit > 0 && int64(e.counted) >= limit {
 		e.metrics.shed.WithLabelValues("max_inflight").Inc()
 		return queueFull("too many requests in flight")
 	}
 	e.live[s] = struct{}{}
+	if s.counted {
+		e.counted++
+	}
 	return nil
 }
 
@@ -236,6 +263,9 @@ func (e *Engine) ended(s *supervisor) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.live, s)
+	if s.counted {
+		e.counted--
+	}
 	e.announce()
 	s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
 }

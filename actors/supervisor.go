@@ -23,6 +23,8 @@ type supervisor struct {
 	engine *Engine
 	req    *phases.Request
 	line   *pipeline // the one that the request began with
+	// counted: the request is one of those that MaxInflight bounds.
+	counted bool
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	unhook func() bool

@@ -52,6 +52,8 @@ func (a *assigner) value(into reflect.Value, value any, at *node, key string) {
 		a.steps(into, value, at, key)
 	case into.Type() == stringsType:
 		a.list(into, value, at, key)
+	case into.Type() == headersType:
+		a.headers(into, value, at, key)
 	case into.Kind() == reflect.Struct:
 		if tree, ok := value.(map[string]any); ok {
 			a.table(into, tree, at, key)

@@ -77,13 +77,17 @@ func changesOf(defaults, now reflect.Value, origins map[string]origin, prefix st
 	var changes []Change
 	before := leavesOf(defaults, "")
 	for i, l := range leavesOf(now, "") {
-		value := format(l.value)
-		if value == format(before[i].value) {
-			continue
-		}
 		key := l.key
 		if prefix != "" {
 			key = prefix + "." + key
+		}
+		if l.value.Type() == headersType {
+			changes = append(changes, headerChanges(l.value, origins, l.key, key)...)
+			continue
+		}
+		value := format(l.value)
+		if value == format(before[i].value) {
+			continue
 		}
 		changes = append(changes, Change{Key: key, Value: value, Origin: cmp.Or(origins[l.key].text, "program")})
 	}
@@ -103,6 +107,8 @@ func format(v reflect.Value) string {
 		return value.String()
 	case string:
 		return strconv.Quote(value)
+	case map[string]string: // secret, see headerChanges
+		return ""
 	case []string:
 		quoted := make([]string, len(value))
 		for i, text := range value {

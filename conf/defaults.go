@@ -29,6 +29,8 @@ func Default() Config {
 				// Each answer being streamed holds a worker for minutes. The queue is short, for a place in it is
 				// time the client sees nothing.
 				Decode: Pool{Size: 1024, Queue: 256},
+				// Embeddings and the like: short calls, but each is whole work for a worker.
+				Passthrough: Pool{Size: 256, Queue: 256},
 				// A release is one short call; the queue takes a replica full of clients leaving together.
 				Release: Pool{Size: 64, Queue: 1024},
 			},
@@ -53,6 +55,10 @@ func defaultServer() Server {
 		ShutdownTimeout:    25 * time.Second,
 		DrainDelay:         0,
 		MaxRequestBodySize: 64, // a dozen photographs, base64-coded
+		// What OpenAI clients call besides, and workers answer by themselves.
+		PassthroughRoutes: []string{"/v1/models", "/v1/models/*", "/v1/embeddings", "/v1/responses", "/v1/messages",
+			"/tokenize", "/detokenize", "/version"},
+		TLS: ServerTLS{MinVersion: "1.2"}, // what came before is broken
 	}
 }
 

@@ -49,6 +49,9 @@ func (a *assigner) environment(into reflect.Value) {
 
 // setText assigns a value written outside TOML: a string needs no quotes, a list is parted by commas.
 func setText(into reflect.Value, text string) error {
+	if into.Type() == headersType {
+		return errNotText
+	}
 	if into.Type() == stringsType {
 		into.Set(reflect.ValueOf(splitList(text)))
 		return nil

@@ -29,6 +29,20 @@ func (e *Error) Error() string {
 	return e.Origin + ": " + e.Key + ": " + e.Message
 }
 
+// Errorf returns an error about the value of a key that says where the value came from: its line, its variable, the
+// line of a table that it is in, or nowhere if it is the default.
+func (c *Config) Errorf(key, format string, args ...any) error {
+	e := &Error{Origin: "default", Key: key, Message: fmt.Sprintf(format, args...)}
+	for at := key; at != ""; {
+		if o, ok := c.origins[at]; ok {
+			e.Origin, e.line = o.text, o.line
+			break
+		}
+		at = at[:max(strings.LastIndexByte(at, '.'), 0)]
+	}
+	return e
+}
+
 // An origin is where a value came from.
 type origin struct {
 	text string

@@ -17,6 +17,13 @@ type Gateway struct {
 	IdleConnTimeout time.Duration `toml:"idle_conn_timeout"`
 	// StreamIdleTimeout is the longest wait between two chunks of a stream, after the first; 0 means no limit.
 	StreamIdleTimeout time.Duration `toml:"stream_idle_timeout"`
+	// H2C speaks HTTP/2 to an http address; an https address gets it anyway, if it can.
+	H2C bool `toml:"h2c"`
+	// Headers are added to every leg to the gateway and to nothing else, by name. A value is literal, "env:NAME" or
+	// "file:PATH". They are not resolved here.
+	Headers map[string]string `toml:"headers"`
+	// TLS is for an https address.
+	TLS ClientTLS `toml:"tls"`
 	// Breaker is that of every profile; a profile may set parts of its own: see BreakerOf.
 	Breaker Breaker `toml:"breaker"`
 	// Profiles are what legs of one kind have to themselves.
@@ -119,5 +126,5 @@ func (c *Config) GatewayIdleConns() int {
 		return c.Gateway.MaxIdleConnsPerHost
 	}
 	pools := c.Actors.Pools
-	return pools.Encode.Size + pools.Prefill.Size + pools.Decode.Size + pools.Release.Size
+	return pools.Encode.Size + pools.Prefill.Size + pools.Decode.Size + pools.Passthrough.Size + pools.Release.Size
 }

@@ -43,7 +43,7 @@ func TestResolvedZeros(t *testing.T) {
 	if got := c.Actors.Inflight(); got != 1024+256 {
 		t.Errorf("in flight: %d", got)
 	}
-	if got := c.GatewayIdleConns(); got != 128+256+1024+64 {
+	if got := c.GatewayIdleConns(); got != 128+256+1024+256+64 {
 		t.Errorf("idle connections: %d", got)
 	}
 	if got := c.Server.MaxRequestBytes(); got != 67_108_864 {

@@ -13,7 +13,7 @@ import (
 // badFiles has, for each testdata/*.bad.toml, the whole error. "FILE" stands for the path.
 var badFiles = map[string]string{
 	"unknown_key": `FILE:2: server.listen_adr: unknown key (did you mean listen_addr?)
-FILE:3: server.passthrough_routes: unknown key
+FILE:3: server.passthrough_rutes: unknown key (did you mean passthrough_routes?)
 FILE:5: sever: unknown key (did you mean server?)
 FILE:8: gateway.tls: unknown key
 FILE:11: gateway.profiles.render.timeout: unknown key
@@ -119,7 +119,8 @@ func TestGoodFiles(t *testing.T) {
 		},
 		"all": func(c *Config) {
 			c.LogLevel, c.LogFormat = 3, "text"
-			c.Server = Server{"0.0.0.0:1", time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, 6}
+			c.Server = Server{"0.0.0.0:1", time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, 6, []string{"/a", "/b/*"},
+				ServerTLS{"c.pem", "k.pem", "ca.pem", "1.3"}}
 			c.Admin.ListenAddr = ":2"
 			c.Gateway = Gateway{
 				Address: "http://gw", ProfileHeader: "X-Profile", Timeout: 7 * time.Second, MaxIdleConnsPerHost: 8,
@@ -134,7 +135,7 @@ func TestGoodFiles(t *testing.T) {
 				},
 			}
 			c.Actors = Actors{26 * time.Second, 27, Pools{
-				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
+				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
 		},
 	}

@@ -36,6 +36,10 @@ type Server struct {
 	DrainDelay time.Duration `toml:"drain_delay"`
 	// MaxRequestBodySize is in MB of 2^20 bytes.
 	MaxRequestBodySize int `toml:"max_request_body_size"`
+	// PassthroughRoutes are paths, or prefixes that end with "/*", that are passed through to a decode worker.
+	PassthroughRoutes []string `toml:"passthrough_routes"`
+	// TLS is off unless its files are named.
+	TLS ServerTLS `toml:"tls"`
 }
 
 // MaxRequestBytes returns MaxRequestBodySize in bytes.
@@ -70,11 +74,12 @@ func (a Actors) Inflight() int {
 
 // Pools are the worker pools by the phase they work for.
 type Pools struct {
-	Media   Pool `toml:"media"`
-	Render  Pool `toml:"render"`
-	Encode  Pool `toml:"encode"`
-	Prefill Pool `toml:"prefill"`
-	Decode  Pool `toml:"decode"`
+	Media       Pool `toml:"media"`
+	Render      Pool `toml:"render"`
+	Encode      Pool `toml:"encode"`
+	Prefill     Pool `toml:"prefill"`
+	Decode      Pool `toml:"decode"`
+	Passthrough Pool `toml:"passthrough"`
 	// Release is for tasks that outlive their request: telling a decode worker to let go of KV nobody will read.
 	Release Pool `toml:"release"`
 }

@@ -53,6 +53,26 @@ func (v validator) server(s Server) {
 	v.positive("server.shutdown_timeout", s.ShutdownTimeout)
 	v.duration("server.drain_delay", s.DrainDelay)
 	v.count("server.max_request_body_size", s.MaxRequestBodySize, 1, maxBodySize)
+	v.serverTLS(s.TLS)
+	for _, route := range s.PassthroughRoutes {
+		if wrong := routeFault(route); wrong != "" {
+			v.fail("server.passthrough_routes", "%q: %s", route, wrong)
+		}
+	}
+}
+
+// routeFault says what is wrong with a pass-through route, or "".
+func routeFault(route string) string {
+	path := strings.TrimSuffix(route, "/*")
+	switch {
+	case !strings.HasPrefix(route, "/"):
+		return "a path begins with a slash"
+	case strings.ContainsAny(path, "*?#%\\ "):
+		return `want a path, or a path that ends with "/*" for all below it`
+	case strings.Contains(route, "//") || strings.Contains(route+"/", "/./") || strings.Contains(route+"/", "/../"):
+		return "a path has no empty and no dot segments"
+	}
+	return ""
 }
 
 func (v validator) gateway(g Gateway) {
@@ -94,6 +114,7 @@ func (v validator) actors(a Actors) {
 	v.pool("actors.pools.media", a.Pools.Media)
 	v.pool("actors.pools.encode", a.Pools.Encode)
 	v.pool("actors.pools.prefill", a.Pools.Prefill)
+	v.pool("actors.pools.passthrough", a.Pools.Passthrough)
 	v.pool("actors.pools.decode", a.Pools.Decode)
 	v.pool("actors.pools.release", a.Pools.Release)
 }

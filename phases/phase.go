@@ -104,6 +104,8 @@ const (
 	PoolEncode  = "encode"
 	PoolPrefill = "prefill"
 	PoolDecode  = "decode"
+	// PoolPassthrough runs what does not run through the pipeline.
+	PoolPassthrough = "passthrough"
 	// PoolRelease runs what outlives its request.
 	PoolRelease = "release"
 )

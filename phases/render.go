@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,18 @@ type RenderParams struct {
 	// MaxTotalPlaceholderTokens refuses prompts in which more token ids stand
 	// for images; 0 is no limit.
 	MaxTotalPlaceholderTokens int `toml:"max_total_placeholder_tokens"`
+	// TLS is for an https address, Headers are added to each call, as in
+	// gateway.OriginSettings.
+	TLS     RenderTLS         `toml:"tls"`
+	Headers map[string]string `toml:"headers"`
+}
+
+// RenderTLS is a gateway.TLS.
+type RenderTLS struct {
+	CAFile     string `toml:"ca_file"`
+	CertFile   string `toml:"cert_file"`
+	KeyFile    string `toml:"key_file"`
+	ServerName string `toml:"server_name"`
 }
 
 // render turns the prompt into token ids, once for all later legs: it asks the
@@ -59,10 +72,14 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("max_total_placeholder_tokens", "must not be negative (0 is no limit)")
 	}
 	up, err := deps.NewUpstream(
-		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout},
+		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout,
+			TLS: gateway.TLS(p.TLS), Headers: p.Headers},
 		gateway.UpstreamSettings{Name: stepRender, Timeout: p.Timeout})
+	if bad := (*gateway.SettingError)(nil); errors.As(err, &bad) {
+		return nil, params.Errorf(bad.Key, "%v", bad.Err)
+	}
 	if err != nil {
-		return nil, params.Errorf("address", "%v", err)
+		return nil, err
 	}
 	return &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens}, nil
 }

@@ -30,6 +30,9 @@ type Request struct {
 	// has computed: decode alone serves it.
 	LocalKV string
 
+	// Passed is what came in on a route that does not run through the pipeline.
+	Passed Passed
+
 	// What each phase found out: written by its Join alone, anew if the phase
 	// is run again.
 
@@ -48,6 +51,14 @@ type Request struct {
 
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
+}
+
+// Passed is a call that is passed through.
+type Passed struct {
+	Method        string
+	Path, RawPath string // unescaped, and as the client escaped it
+	ContentType   string // "" is none
+	Body          wire.Payload
 }
 
 // source is what legs are shaped from.

@@ -32,7 +32,7 @@ func TestAnnotatedConfigurationIsWhole(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "[[pipeline.steps]]")
 		var listed []string
-		for _, m := range regexp.MustCompile(`(?m)^(?:# *)?([a-z_]+) += .*#`).FindAllStringSubmatch(section, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^(?:# *)?([a-z_.]+) += .*#`).FindAllStringSubmatch(section, -1) {
 			listed = append(listed, m[1])
 		}
 		if want := conf.Keys(p); !slices.Equal(slices.Sorted(slices.Values(listed)), slices.Sorted(slices.Values(want))) {

@@ -5,10 +5,12 @@ package assembly
 
 import (
 	"context"
-	"fmt"
+	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,6 +19,7 @@ import (
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/admin"
+	"github.com/llm-coordinator/coordinator/transport/files"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/server"
 )
@@ -31,6 +34,8 @@ type Coordinator struct {
 	Registry *prometheus.Registry
 	Pipeline *phases.Pipeline
 
+	passthrough *phases.Pipeline
+
 	log       *slog.Logger
 	closers   []func()
 	upstreams []*gateway.Upstream
@@ -44,7 +49,15 @@ type Options struct {
 	Version string
 	// Dial makes connections to upstreams; nil dials TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// LookupEnv finds the variables that headers are taken from; nil is
+	// os.LookupEnv.
+	LookupEnv func(name string) (string, bool)
+	// FilesEvery is how often certificates and credentials are looked at, as
+	// files.Options.Every.
+	FilesEvery time.Duration
 }
+
+func (o Options) files() files.Options { return files.Options{Log: o.Log, Every: o.FilesEvery} }
 
 // New builds a coordinator. It calls no upstream.
 func New(cfg *conf.Config, o Options) (*Coordinator, error) {
@@ -57,10 +70,15 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if err := c.buildPipeline(o); err != nil {
 		return nil, err
 	}
+	secure, err := serverTLS(cfg, o)
+	if err != nil {
+		return nil, err
+	}
 	c.Engine = actors.NewEngine(engineSettings(cfg), c.Pipeline, o.Log, actors.NewMetrics(c.Registry))
 	c.Server = server.New(server.Settings{
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
-		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader,
+		Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
+		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader, TLS: secure,
 	}, c.Engine, o.Log, server.NewMetrics(c.Registry))
 	c.Admin = admin.New(c.Registry, func() any { return c.Status(o.Version) }, o.Log)
 	return c, nil
@@ -70,7 +88,7 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 func (c *Coordinator) buildPipeline(o Options) error {
 	metrics := gateway.NewMetrics(c.Registry)
 	origin := func(s gateway.OriginSettings) (*gateway.Origin, error) {
-		s.Dial = o.Dial
+		s.Dial, s.ProfileHeader, s.LookupEnv, s.Files = o.Dial, c.Config.Gateway.ProfileHeader, o.LookupEnv, o.files()
 		made, err := gateway.NewOrigin(s)
 		if err == nil {
 			c.closers = append(c.closers, made.Close)
@@ -85,9 +103,13 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		return made
 	}
 	g := c.Config.Gateway
-	at, err := origin(gateway.OriginSettings{Address: g.Address, MaxIdle: c.Config.GatewayIdleConns(), IdleTimeout: g.IdleConnTimeout})
+	at, err := origin(gateway.OriginSettings{Address: g.Address, MaxIdle: c.Config.GatewayIdleConns(), IdleTimeout: g.IdleConnTimeout,
+		TLS: gateway.TLS(g.TLS), H2C: g.H2C, Headers: g.Headers})
+	if bad := (*gateway.SettingError)(nil); errors.As(err, &bad) {
+		return c.Config.Errorf("gateway."+bad.Key, "%v", bad.Err)
+	}
 	if err != nil {
-		return fmt.Errorf("gateway.address: %w", err)
+		return err
 	}
 	profile := func(name string) *gateway.Upstream {
 		return upstream(at, gateway.UpstreamSettings{Name: name, ProfileHeader: g.ProfileHeader, Profile: name, Timeout: g.TimeoutOf(name)})
@@ -111,8 +133,21 @@ func (c *Coordinator) buildPipeline(o Options) error {
 	for i, s := range c.Config.Pipeline.Steps {
 		steps[i] = phases.Step{Type: s.Type, Params: s.Params}
 	}
+	c.passthrough = phases.NewPassthrough(deps)
 	c.Pipeline, err = phases.NewPipeline(steps, deps)
 	return err
+}
+
+// serverTLS returns the TLS of the clients' listener, nil if it has none.
+func serverTLS(cfg *conf.Config, o Options) (*tls.Config, error) {
+	s := cfg.Server.TLS
+	versions := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	made, err := files.ServerTLS{CertFile: s.CertFile, KeyFile: s.KeyFile, ClientCAFile: s.ClientCAFile,
+		MinVersion: versions[s.MinVersion]}.Config(o.files())
+	if bad := (*files.KeyError)(nil); errors.As(err, &bad) {
+		return nil, cfg.Errorf("server.tls."+bad.Key, "%v", bad.Err)
+	}
+	return made, err
 }
 
 func breakerSettings(b conf.Breaker) gateway.BreakerSettings {
@@ -127,7 +162,7 @@ func engineSettings(cfg *conf.Config) actors.Settings {
 	pools := map[string]actors.PoolSettings{}
 	for name, b := range map[string]conf.Pool{phases.PoolMedia: p.Media, phases.PoolRender: p.Render,
 		phases.PoolEncode: p.Encode, phases.PoolPrefill: p.Prefill,
-		phases.PoolDecode: p.Decode, phases.PoolRelease: p.Release} {
+		phases.PoolDecode: p.Decode, phases.PoolPassthrough: p.Passthrough, phases.PoolRelease: p.Release} {
 		pools[name] = actors.PoolSettings{Size: b.Size, Queue: b.Queue}
 	}
 	return actors.Settings{QueueTimeout: cfg.Actors.QueueTimeout, MaxInflight: cfg.Actors.Inflight(), Pools: pools}

@@ -18,7 +18,7 @@ const module = "github.com/llm-coordinator/coordinator/"
 // mayImport is the direction of imports: what a package may use of ours.
 var mayImport = map[string][]string{
 	"cmd/coordinator":   {"cmd/assembly", "conf", "loadtest/cluster", "transport/kwargs", "transport/server", "transport/wire"},
-	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/gateway", "transport/server"},
+	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/files", "transport/gateway", "transport/server"},
 	"transport/server":  {"phases", "transport/wire"}, // the engine is an interface to it
 	"transport/admin":   {},
 	"actors":            {"phases", "transport/wire"},
@@ -26,7 +26,8 @@ var mayImport = map[string][]string{
 	"connectors":        {},
 	"connectors/ec":     {"connectors", "transport/wire"},
 	"connectors/kv":     {"connectors", "transport/wire"},
-	"transport/gateway": {"transport/wire"},
+	"transport/gateway": {"transport/files", "transport/wire"},
+	"transport/files":   {},
 	"transport/media":   {"transport/wire"},
 	"transport/wire":    {},
 	"transport/kwargs":  {},

@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,6 +67,7 @@ type setup struct {
 	render   string // further params of the render step
 	toml     string // further tables; keys of [pipeline] are not possible here
 	cluster  cluster.Options
+	gateway  string // instead of the cluster
 }
 
 // shortLease is for tests in which a worker's KV is lost on purpose.
@@ -131,7 +133,7 @@ func newRig(t testing.TB, s setup) *rig {
 		t.Fatal(err)
 	}
 	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
-	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", r.cluster.URL())) +
+	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", cmp.Or(s.gateway, r.cluster.URL()))) +
 		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n", s.kv, s.ec, !s.tokensIn) + steps
 	cfg, err := conf.Parse("rig.toml", []byte(text), nil)
 	if err != nil {

@@ -61,7 +61,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	}
 	log := logger(cfg, stderr)
 	muzzle(log)
-	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version()})
+	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version(), LookupEnv: lookupIn(environ)})
 	if err != nil {
 		return err
 	}

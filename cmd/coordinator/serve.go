@@ -7,7 +7,9 @@ import (
 	stdlog "log"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/conf"
@@ -51,7 +53,7 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 	}
 	log := logger(cfg, stderr)
 	muzzle(log)
-	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version()})
+	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version(), LookupEnv: lookupIn(environ)})
 	if err != nil {
 		return err
 	}
@@ -68,6 +70,18 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 	}
 	log.Info("stopped", "cut", cut)
 	return err
+}
+
+// lookupIn returns os.LookupEnv for an environment like os.Environ's.
+func lookupIn(environ []string) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, entry := range slices.Backward(environ) {
+			if value, ok := strings.CutPrefix(entry, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
 }
 
 // listen opens the listeners that the configuration names. The second is nil if
@@ -123,7 +137,7 @@ func check(_ context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	c, err := assembly.New(cfg, assembly.Options{Version: version()})
+	c, err := assembly.New(cfg, assembly.Options{Version: version(), LookupEnv: lookupIn(environ)})
 	if err != nil {
 		return err
 	}

@@ -150,31 +150,38 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 	id := attemptID(leg.ID, n)
 	payload := leg.Body(id)
 	u := a.u.origin.base
-	u.Path, u.RawQuery = leg.Path, leg.Query
+	u.Path, u.RawPath, u.RawQuery = leg.Path, leg.RawPath, leg.Query
 	trace := &httptrace.ClientTrace{
 		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 	}
 	req := &http.Request{
-		Method: http.MethodPost, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: cmp.Or(leg.Method, http.MethodPost), URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: a.header(leg, id), Body: payload.Reader(), ContentLength: payload.Size(),
+	}
+	if payload.Size() == 0 {
+		req.Body = http.NoBody // a GET with a body of no bytes is not a GET to everybody
 	}
 	return req.WithContext(httptrace.WithClientTrace(a.ctx, trace))
 }
 
 // header adds to the client's headers what the coordinator says itself.
 func (a *attempt) header(leg *Leg, id string) http.Header {
-	h := make(http.Header, len(leg.Header)+5)
+	h := make(http.Header, len(leg.Header)+len(a.u.origin.headers)+5)
 	for name, values := range leg.Header {
 		h[name] = values
 	}
 	if !leg.unread {
 		delete(h, "Accept-Encoding")
 	}
-	one := [...]string{"application/json", id, "1", a.u.Profile}
+	a.u.origin.headers.addTo(h)
+	one := [...]string{cmp.Or(leg.ContentType, "application/json"), id, "1", a.u.Profile}
 	h["Content-Type"], h[wire.HeaderRequestID], h[wire.HeaderHop] = one[0:1:1], one[1:2:2], one[2:3:3]
 	if a.u.ProfileHeader != "" {
 		h[a.u.ProfileHeader] = one[3:4:4]
+	}
+	if leg.ContentType == NoContentType {
+		delete(h, "Content-Type")
 	}
 	if leg.Prefer != "" {
 		h["Prefer"] = []string{leg.Prefer}
@@ -208,15 +215,27 @@ func (a *attempt) fault(err error) *wire.Fault {
 		return f.Because(errUnreadable)
 	case !a.connected.Load():
 		return f.Because(dialFailed(err))
-	case a.reused.Load():
+	case a.reused.Load() && !errors.As(err, new(streamReset)):
 		return f.Because(ErrDeadConnection)
 	}
-	return f.Because(errNoAnswer)
+	return f.Because(noAnswer(err))
+}
+
+// noAnswer says why a connection ended without an answer, if TLS did: what a
+// server has against a client's certificate comes only after the handshake.
+func noAnswer(err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "remote error" {
+		return fmt.Errorf("%w: %w", errNoAnswer, op)
+	}
+	return errNoAnswer
 }
 
 // dialFailed says why there is no connection, if the network did: that names
 // addresses and nothing else.
 func dialFailed(err error) error {
+	if bad := (handshakeError{}); errors.As(err, &bad) {
+		return fmt.Errorf("%w: %w", errNoConnection, bad)
+	}
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		return fmt.Errorf("%w: %w", errNoConnection, op)
 	}

@@ -9,11 +9,14 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/files"
 )
 
 // OriginSettings say how an address is reached.
@@ -26,16 +29,47 @@ type OriginSettings struct {
 	IdleTimeout time.Duration
 	// Dial makes connections; nil dials TCP. Tests pass in-memory pipes.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// TLS is for an https address only.
+	TLS TLS
+	// H2C speaks HTTP/2 without TLS, to an http address.
+	H2C bool
+	// Headers are added to each leg, in place of a client's of the same names. A
+	// value is literal, env:NAME, or file:PATH, whose trailing line breaks are
+	// cut off.
+	Headers map[string]string
+	// ProfileHeader is the name that Headers may not have.
+	ProfileHeader string
+	// LookupEnv finds environment variables; nil is os.LookupEnv.
+	LookupEnv func(name string) (string, bool)
+	// Files says how the files of TLS and Headers are looked after.
+	Files files.Options
 }
+
+// TLS are the files with which an https address is called.
+type TLS = files.ClientTLS
+
+// SettingError is what is wrong with one of an origin's settings.
+type SettingError struct {
+	// Key is as the configuration has it, below the table of the origin:
+	// address, h2c, tls.ca_file, headers.Authorization.
+	Key string
+	Err error
+}
+
+func (e *SettingError) Error() string { return e.Key + ": " + e.Err.Error() }
+func (e *SettingError) Unwrap() error { return e.Err }
 
 // Origin is an address with its pool of connections. It may be used by many
 // goroutines.
 type Origin struct {
 	base      url.URL
+	headers   ownHeaders
 	transport *http.Transport
 }
 
-// NewOrigin checks the address and prepares the pool; it dials nothing.
+// NewOrigin checks the settings, reads the files that they name, and prepares
+// the pool; it dials nothing. Errors are of type *SettingError.
 //
 // The transport ignores proxy variables (a leg must go where the operator
 // points it), asks for no compression and undoes none (what goes to the client
@@ -43,25 +77,98 @@ type Origin struct {
 func NewOrigin(s OriginSettings) (*Origin, error) {
 	base, err := url.Parse(s.Address)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") || !bare(base) {
-		return nil, errors.New("want an address such as http://host:port or https://host:port, and nothing behind it")
+		return nil, &SettingError{"address", errors.New("want an address such as http://host:port or https://host:port, and nothing behind it")}
+	}
+	secure := base.Scheme == "https"
+	if err := s.checkSecurity(secure); err != nil {
+		return nil, err
+	}
+	headers, err := newHeaders(&s)
+	if err != nil {
+		return nil, err
 	}
 	if s.Dial == nil {
 		s.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
-	return &Origin{
-		base: url.URL{Scheme: base.Scheme, Host: base.Host},
+	o := &Origin{
+		base:    url.URL{Scheme: base.Scheme, Host: base.Host},
+		headers: headers,
 		transport: &http.Transport{
+			Protocols:           protocols(secure, s.H2C),
+			HTTP2:               http2Config(),
 			DialContext:         s.Dial,
 			DisableCompression:  true,
 			MaxIdleConnsPerHost: s.MaxIdle,
 			IdleConnTimeout:     s.IdleTimeout,
-			TLSHandshakeTimeout: 10 * time.Second,
 			// 1 MB of headers is net/http's own default; said here because an
 			// upstream's headers are kept in memory.
 			MaxResponseHeaderBytes: 1 << 20,
 		},
-	}, nil
+	}
+	if secure {
+		o.transport.DialTLSContext, err = s.dialTLS(base.Hostname())
+	}
+	return o, err
 }
+
+// checkSecurity refuses settings that would silently not be used.
+func (s *OriginSettings) checkSecurity(secure bool) error {
+	if secure {
+		if s.H2C {
+			return &SettingError{"h2c", errors.New("is for an http address; over https HTTP/2 is spoken anyway")}
+		}
+		return nil
+	}
+	for _, set := range []struct{ key, value string }{
+		{"ca_file", s.TLS.CAFile}, {"cert_file", s.TLS.CertFile}, {"key_file", s.TLS.KeyFile}, {"server_name", s.TLS.ServerName},
+	} {
+		if set.value != "" {
+			return &SettingError{"tls." + set.key, errors.New("is for an https address")}
+		}
+	}
+	return nil
+}
+
+// dialTLS returns the function that makes the transport's TLS connections.
+func (s *OriginSettings) dialTLS(host string) (func(ctx context.Context, network, address string) (net.Conn, error), error) {
+	handshake, err := s.TLS.Handshake(host, s.Files)
+	if bad := (*files.KeyError)(nil); errors.As(err, &bad) {
+		return nil, &SettingError{"tls." + bad.Key, bad.Err}
+	}
+	dial := s.Dial
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		secure, err := handshake(ctx, conn)
+		if err != nil {
+			return nil, handshakeError{err}
+		}
+		return secure, nil
+	}, err
+}
+
+// handshakeError is why there is no TLS connection. Its text names certificates
+// and nothing else.
+type handshakeError struct{ error }
+
+func (e handshakeError) Error() string {
+	switch bad := (*tls.CertificateVerificationError)(nil); {
+	case errors.As(e.error, &bad):
+		return "TLS handshake: " + bad.Error()
+	case errors.As(e.error, new(tls.RecordHeaderError)):
+		return "TLS handshake: the upstream does not speak TLS"
+	case errors.Is(e.error, context.DeadlineExceeded):
+		return "TLS handshake: took too long"
+	}
+	if op := (*net.OpError)(nil); errors.As(e.error, &op) {
+		return "TLS handshake: " + op.Error()
+	}
+	return "TLS handshake failed"
+}
+
+func (e handshakeError) Unwrap() error { return e.error }
 
 // bare reports whether a URL has nothing beyond scheme, host and port: the rest
 // would silently not be used.

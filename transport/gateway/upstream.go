@@ -69,8 +69,14 @@ func (u *Upstream) BreakerState() string { return u.breaker.state() }
 
 // Leg is one call to an upstream.
 type Leg struct {
-	Path  string // as the protocol names it, never what a client sent
-	Query string // raw, without "?"
+	// Method; "" is POST.
+	Method string
+	Path   string // unescaped
+	// RawPath, if set, is Path as the client has escaped it.
+	RawPath string
+	Query   string // raw, without "?"
+	// ContentType; "" is application/json.
+	ContentType string
 	// Header holds the client's headers that are forwarded. It is not changed.
 	Header http.Header
 	// ID is the request's id; the n-th attempt goes by <id>-r<n> for n > 0.
@@ -96,6 +102,9 @@ type Leg struct {
 	// client has asked for.
 	unread bool
 }
+
+// NoContentType is the ContentType of a leg that has none.
+const NoContentType = "none"
 
 // attemptID is the request id of an attempt.
 func attemptID(id string, n int) string {

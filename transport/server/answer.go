@@ -11,13 +11,23 @@ import (
 )
 
 // pipeline is the handler of a protocol's route.
-func (s *Server) pipeline(p *wire.Protocol) http.Handler {
+func (s *Server) pipeline(p *wire.Protocol) http.Handler { return s.handle(p, s.engine, s.accept) }
+
+// accepter makes a request of what a client has sent.
+type accepter func(r *http.Request, p *wire.Protocol, id string, body []byte) (*phases.Request, *wire.Fault)
+
+// handle is the handler of requests that an engine serves.
+func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		received := time.Now()
 		id := s.requestID(r)
 		s.metrics.running.Inc()
 		defer s.metrics.running.Dec()
-		req, fault := s.accept(w, r, p, id)
+		var req *phases.Request
+		body, fault := s.receive(w, r)
+		if fault == nil {
+			req, fault = accept(r, p, id, body)
+		}
 		if fault != nil {
 			req = &phases.Request{ID: id, Protocol: p}
 		}
@@ -26,7 +36,7 @@ func (s *Server) pipeline(p *wire.Protocol) http.Handler {
 		if fault != nil {
 			a.fail(fault)
 		} else {
-			a.run(r.Context())
+			a.run(r.Context(), engine)
 		}
 		s.finish(a)
 		if a.abort {
@@ -55,10 +65,10 @@ type answering struct {
 
 // run hands the request to the engine and writes what comes back. It returns
 // when nothing of the request is left.
-func (a *answering) run(ctx context.Context) {
+func (a *answering) run(ctx context.Context, engine Engine) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := a.server.engine.Start(ctx, a.req); err != nil {
+	if err := engine.Start(ctx, a.req); err != nil {
 		a.fail(wire.FaultOf(err))
 		return
 	}

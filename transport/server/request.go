@@ -27,9 +27,9 @@ func (s *Server) requestID(r *http.Request) string {
 	return uuid.NewString()
 }
 
-// accept reads a client's request of a protocol. The fault it returns is for
-// the client.
-func (s *Server) accept(w http.ResponseWriter, r *http.Request, p *wire.Protocol, id string) (*phases.Request, *wire.Fault) {
+// receive reads what every request must be to be served. The fault it returns is
+// for the client.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Fault) {
 	if r.Header[wire.HeaderHop] != nil {
 		return nil, wire.Faultf(wire.RoutingLoop, "this request is one of the coordinator's own: the gateway sends legs back to it (is %s lost on the way?)", s.ProfileHeader)
 	}
@@ -38,10 +38,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p *wire.Protocol
 			return nil, wire.Faultf(wire.UnsupportedEncoding, "a request body must not be encoded")
 		}
 	}
-	text, fault := s.readBody(w, r)
-	if fault != nil {
-		return nil, fault
-	}
+	return s.readBody(w, r)
+}
+
+// accept makes a request of a protocol of what a client has sent.
+func (s *Server) accept(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
 	body, err := wire.ParseBody(text)
 	if err != nil {
 		return nil, wire.Invalid("invalid_json", "the body is not a JSON object: %v", err)

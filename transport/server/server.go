@@ -7,6 +7,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -41,8 +42,14 @@ type Settings struct {
 	IdleTimeout time.Duration
 	// MaxBody is the size in bytes of the largest request body.
 	MaxBody int64
+	// Passthrough are the paths that are passed through to a decode worker by
+	// PassthroughEngine; those that end with "/*" are for all paths below.
+	Passthrough       []string
+	PassthroughEngine Engine
 	// ProfileHeader is the name of the header that clients may not set.
 	ProfileHeader string
+	// TLS of the listener; nil is none. HTTP/2 is spoken with it.
+	TLS *tls.Config
 }
 
 // Server is the public listener. Its handler may serve many requests at once.
@@ -72,6 +79,7 @@ func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
 		Handler:           srv.limited(srv.routes()),
 		ReadHeaderTimeout: s.ReadTimeout,
 		IdleTimeout:       s.IdleTimeout,
+		TLSConfig:         s.TLS,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	// ReadTimeout and WriteTimeout of net/http stay off. The one would end the
@@ -93,7 +101,12 @@ func (s *Server) routes() http.Handler {
 		r.HandlerFunc(method, "/healthz", s.healthz)
 		r.HandlerFunc(method, "/readyz", s.readyz)
 	}
+	passthrough := s.handle(wire.Passthrough, s.PassthroughEngine, s.acceptPassthrough)
 	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if s.passesThrough(req) {
+			passthrough.ServeHTTP(w, req)
+			return
+		}
 		s.writeFault(w, s.requestID(req), wire.Faultf(wire.NotFound, "no such route"))
 	})
 	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -134,7 +147,11 @@ func (s *Server) extend(rc *http.ResponseController) {
 // Serve serves connections of a listener until Shutdown or Close. It returns
 // nil then, and otherwise says why it stopped.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.http.Serve
+	if s.TLS != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -56,16 +56,27 @@ type Tokens struct {
 // Known reports whether there are token ids.
 func (t Tokens) Known() bool { return t.IDs != nil }
 
+// Passthrough is for routes that do not run through the pipeline: one call to a
+// decode worker, with what the client sent.
+var Passthrough = &Protocol{Name: "passthrough"}
+
 // stripped are the members that a client may not send to a worker: they point
 // workers at hosts, ranks or rooms of the sender's choice, or claim a prompt
-// that the endpoint picker would believe (the contract's section 3).
+// that the endpoint picker would believe (the contract's section 3). The last
+// one is only taken out on the pipeline's routes.
 var stripped = []string{"kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
 	"routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank", "tokens"}
 
 // Sanitize returns the body without what a client may not send.
-func Sanitize(b *Body) *Body {
+func Sanitize(b *Body) *Body { return sanitize(b, stripped) }
+
+// SanitizePassthrough is Sanitize for routes that do not run through the
+// pipeline, some of which have a member tokens of their own.
+func SanitizePassthrough(b *Body) *Body { return sanitize(b, stripped[:len(stripped)-1]) }
+
+func sanitize(b *Body, names []string) *Body {
 	e := b.Edit()
-	e.Delete(stripped...)
+	e.Delete(names...)
 	e.replace("vllm_xargs", dropTransferParams)
 	e.replace("sampling_params", func(params []byte) []byte {
 		return mapMembers(params, func(name, value []byte) ([]byte, bool) {
