@@ -25,10 +25,10 @@ type supervisor struct {
 	line   *pipeline // the one that the request began with
 	// counted: the request is one of those that MaxInflight bounds.
 	counted bool
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	unhook func() bool
-	self   *actor.PID
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	unhook  func() bool
+	self    *actor.PID
 
 	// Of the run of the current phase.
 	at      int // its index
@@ -39,9 +39,11 @@ type supervisor struct {
 	results []phases.Result
 	failed  error // the first error of a task
 	next    int   // the task that is handed out next
-	open    int   // tasks that are not home, and a ticket for places
-	awaited int   // those of them that no worker runs
-	waiting []*ticket
+	// succeeded counts the tasks that came home without an error.
+	succeeded int
+	open      int // tasks that are not home, and a ticket for places
+	awaited   int // those of them that no worker runs
+	waiting   []*ticket
 	// stepOpen: the run is not in the trace as ended yet.
 	stepOpen bool
 
@@ -190,7 +192,7 @@ func (s *supervisor) granted(t *ticket) {
 func (s *supervisor) placed() {
 	if s.plan.Placed != nil {
 		if err := s.plan.Placed(); err != nil {
-			s.fail(err)
+			s.refuse(err)
 			return
 		}
 	}
@@ -289,8 +291,12 @@ func (s *supervisor) collect(m *home) {
 			s.reuse(m.place)
 		}
 	}
+	if m.err == nil {
+		s.succeeded++
+	}
 	switch {
 	case s.settled:
+		s.joinLate()
 		s.end(s.outcome)
 	case s.failed == nil && s.next < len(s.plan.Tasks):
 		s.handOut()
@@ -325,6 +331,18 @@ func (s *supervisor) joinStep() {
 	}
 	s.at = next
 	s.advance()
+}
+
+// joinLate lets a phase see results that came home when the request was settled
+// already: it may have to let go of what they tell of.
+func (s *supervisor) joinLate() {
+	if s.open > 0 || s.failed != nil || s.succeeded < len(s.results) || s.ending {
+		return
+	}
+	s.succeeded = 0
+	if _, err := s.phase().Join(s.req, s.results); err != nil {
+		s.engine.log.Debug("results that came late could not be joined", "request_id", s.req.ID, "phase", s.phaseName(), "error", err)
+	}
 }
 
 // earlier finds the phase to run again from.
@@ -368,10 +386,14 @@ func (s *supervisor) withdraw() {
 	s.open, s.awaited = s.open-s.awaited, 0
 }
 
-// refuse fails the request because a queue was full.
+// refuse fails the request before its tasks are sent: because a queue is full,
+// say, or a breaker open.
 func (s *supervisor) refuse(err error) {
-	if wire.FaultOf(err).Kind == wire.QueueFull {
+	switch wire.FaultOf(err).Kind {
+	case wire.QueueFull:
 		s.engine.metrics.shed.WithLabelValues("queue_full").Inc()
+	case wire.Unavailable:
+		s.engine.metrics.shed.WithLabelValues("breaker_open").Inc()
 	}
 	s.fail(err)
 }

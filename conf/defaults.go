@@ -17,6 +17,8 @@ func Default() Config {
 		Actors: Actors{
 			// Clients give up at about a minute. A refusal at half of that leaves them time for another replica.
 			QueueTimeout: 30 * time.Second,
+			// Sixteen of the largest bodies; a container of 4 GB has it to spare.
+			MaxInflightSize: 2048,
 			Pools: Pools{
 				// Downloads wait for others' servers; more at a time would only fill memory sooner.
 				Media: Pool{Size: 64, Queue: 256},

@@ -15,7 +15,7 @@ var badFiles = map[string]string{
 	"unknown_key": `FILE:2: server.listen_adr: unknown key (did you mean listen_addr?)
 FILE:3: server.passthrough_rutes: unknown key (did you mean passthrough_routes?)
 FILE:5: sever: unknown key (did you mean server?)
-FILE:8: gateway.tls: unknown key
+FILE:9: gateway.tls.cafile: unknown key (did you mean ca_file?)
 FILE:11: gateway.profiles.render.timeout: unknown key
 FILE:12: gateway.profiles.encodee: unknown key (did you mean encode?)
 FILE:14: actors.pools.decode.sise: unknown key (did you mean size?)`,
@@ -125,6 +125,8 @@ func TestGoodFiles(t *testing.T) {
 			c.Gateway = Gateway{
 				Address: "http://gw", ProfileHeader: "X-Profile", Timeout: 7 * time.Second, MaxIdleConnsPerHost: 8,
 				IdleConnTimeout: 9 * time.Second, StreamIdleTimeout: 10 * time.Second,
+				H2C: true, Headers: map[string]string{"Authorization": "env:TOKEN", "X-Team": "a"},
+				TLS:     ClientTLS{"gca.pem", "gc.pem", "gk.pem", "gw.test"},
 				Breaker: Breaker{false, 11, 0.12, 13, 14 * time.Second, 15 * time.Second, 16},
 				Profiles: Profiles{
 					Encode: Profile{Timeout: new(40 * time.Second)},
@@ -134,7 +136,7 @@ func TestGoodFiles(t *testing.T) {
 					Render: RenderProfile{ProfileBreaker{HalfOpenRequests: new(25)}},
 				},
 			}
-			c.Actors = Actors{26 * time.Second, 27, Pools{
+			c.Actors = Actors{26 * time.Second, 27, 50, Pools{
 				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
 		},

@@ -59,6 +59,8 @@ type Actors struct {
 	QueueTimeout time.Duration `toml:"queue_timeout"`
 	// MaxInflightRequests is how many requests may be in the house; 0 leaves it to Inflight.
 	MaxInflightRequests int `toml:"max_inflight_requests"`
+	// MaxInflightSize is what request bodies, media and rendered tensors may hold together, in MB of 2^20 bytes.
+	MaxInflightSize int `toml:"max_inflight_size"`
 	// Pools are the workers.
 	Pools Pools `toml:"pools"`
 }
@@ -71,6 +73,9 @@ func (a Actors) Inflight() int {
 	}
 	return a.Pools.Decode.Size + a.Pools.Decode.Queue
 }
+
+// MaxInflightBytes returns MaxInflightSize in bytes.
+func (a Actors) MaxInflightBytes() int64 { return int64(a.MaxInflightSize) << 20 }
 
 // Pools are the worker pools by the phase they work for.
 type Pools struct {

@@ -14,7 +14,9 @@ const (
 	maxWorkers  = 100_000   // of a pool; of a queue and of idle connections too
 	maxInflight = 1_000_000 // requests of one replica
 	maxBodySize = 16_384    // MB
-	maxCount    = 1_000_000 // of requests and failures that a breaker counts
+	// maxInflightSize is a terabyte, in MB.
+	maxInflightSize = 1 << 20
+	maxCount        = 1_000_000 // of requests and failures that a breaker counts
 )
 
 // A validator checks values one by one. Only what somebody set can be at fault: defaults are right, and what a
@@ -109,6 +111,7 @@ func (v validator) breaker(key string, b Breaker) {
 
 func (v validator) actors(a Actors) {
 	v.positive("actors.queue_timeout", a.QueueTimeout)
+	v.count("actors.max_inflight_size", a.MaxInflightSize, 1, maxInflightSize)
 	v.count("actors.max_inflight_requests", a.MaxInflightRequests, 0, maxInflight)
 	v.pool("actors.pools.render", a.Pools.Render)
 	v.pool("actors.pools.media", a.Pools.Media)

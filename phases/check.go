@@ -21,12 +21,19 @@ func (p *Pipeline) check() error {
 			return fmt.Errorf("pipeline: %q must come before %q, %s", o.first, o.then, o.why)
 		}
 	}
-	return p.checkNeeds(at)
+	if err := p.checkNeeds(at); err != nil {
+		return err
+	}
+	p.connect(at)
+	return nil
 }
 
 // orders are the steps of which one uses what the other finds out.
 var orders = []struct{ first, then, why string }{
 	{stepMedia, stepRender, "which reads the images"},
+	{stepMedia, stepConditional, "which sends the images"},
+	{stepMedia, stepEncode, "which sends the images"},
+	{stepMedia, stepPrefill, "which sends the images"},
 	{stepRender, stepConditional, "which sends the rendered prompt"},
 	{stepRender, stepEncode, "which sends the rendered prompt"},
 	{stepRender, stepPrefill, "which sends the rendered prompt"},
@@ -37,7 +44,7 @@ var orders = []struct{ first, then, why string }{
 
 // checkNeeds checks what steps need of each other.
 func (p *Pipeline) checkNeeds(at map[string]int) error {
-	r, hasRender := at[stepRender]
+	_, hasRender := at[stepRender]
 	e, hasEncode := at[stepEncode]
 	f, hasPrefill := at[stepPrefill]
 	if hasEncode && !hasRender {
@@ -64,8 +71,26 @@ func (p *Pipeline) checkNeeds(at map[string]int) error {
 	if tokensIn && !hasRender {
 		return fmt.Errorf("pipeline: use_openai_format = false needs a %q step, which finds the token ids", stepRender)
 	}
-	if tokensIn {
-		p.phases[r].(*render).tensors = true
-	}
 	return nil
+}
+
+// connect tells phases what they have to know of others.
+func (p *Pipeline) connect(at map[string]int) {
+	_, probed := at[stepConditional]
+	tensors := false
+	for _, ph := range p.phases {
+		switch ph := ph.(type) {
+		case *encode:
+			ph.probed = probed
+			tensors = tensors || !ph.openAI
+		case *prefill:
+			ph.probed = probed
+			tensors = tensors || !ph.openAI
+		}
+	}
+	for _, ph := range p.phases {
+		if r, ok := ph.(*render); ok {
+			r.tensors = tensors
+		}
+	}
 }

@@ -49,6 +49,7 @@ type probe string
 const (
 	served   probe = "served"
 	deferred probe = "deferred" // not cached
+	rejected probe = "rejected" // an answer that is no hit, and the client's
 	failed   probe = "error"
 )
 
@@ -56,6 +57,7 @@ const (
 // miss. Its failures say nothing of decode: it is judged by nobody.
 func (p *conditional) Plan(r *Request) (Plan, error) {
 	if r.LocalKV != "" {
+		r.bypass(p.metrics)
 		return Plan{}, nil
 	}
 	proto, src, out := r.Protocol, r.source(), r.Out
@@ -76,9 +78,13 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 			defer answer.Close()
 			switch {
 			case answer.Status == http.StatusPreconditionFailed:
+				answer.Discard()
 				return deferred, nil
 			case answer.Status >= 500:
+				answer.Discard()
 				return failed, nil
+			case answer.Status >= 300:
+				return rejected, relay(ctx, answer, out)
 			}
 			return served, relay(ctx, answer, out)
 		}}},
@@ -89,7 +95,7 @@ func (p *conditional) Join(r *Request, results []Result) (Verdict, error) {
 	result := results[0].(probe)
 	p.metrics.probes.WithLabelValues(string(result)).Inc()
 	switch result {
-	case served:
+	case served, rejected:
 		return Done, nil
 	case failed:
 		r.note("the conditional decode failed")

@@ -63,11 +63,11 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 		params = p.kv.Decode(r.Prefilled.Transfer)
 	}
 	state := &handoffState{}
-	r.Decoded.reached = state
+	r.Decoded.reached, r.Decoded.once = state, params != nil && p.kv.Pins()
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
 		Body:     func(string) wire.Payload { return proto.DecodeLeg(src, params) },
 		Permit:   r.decodePermit,
-		SendOnce: params != nil && p.kv.Pins()}
+		SendOnce: r.Decoded.once}
 	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (Result, error) {
 		answer, sent, err := p.upstream.Open(ctx, leg)
 		state.reached.Store(sent.Reached)
@@ -113,11 +113,11 @@ func (p *decode) Join(r *Request, results []Result) (Verdict, error) {
 // connection that turned out dead: whether a worker had read the hand-off is
 // not known, and a second decode with it could read another prompt's KV.
 func (p *decode) Recover(r *Request, err error) (Verdict, error) {
-	if !errors.Is(err, gateway.ErrDeadConnection) || !r.Prefilled.Ran || r.Decoded.Reruns > 0 {
+	if !errors.Is(err, gateway.ErrDeadConnection) || !r.Decoded.once || r.Decoded.Reruns > 0 {
 		return Verdict{}, err
 	}
 	r.Decoded.Reruns++
-	r.Decoded.Attempts++
+	r.Decoded.Attempts++ // it was sent once
 	r.decodePermit = nil
 	p.metrics.reruns.WithLabelValues("dead_connection").Inc()
 	r.note("run again from prefill: decode's connection was dead")

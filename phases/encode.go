@@ -27,6 +27,7 @@ type encode struct {
 	upstream *gateway.Upstream
 	ec       ec.Connector
 	openAI   bool
+	probed   bool // as prefill's
 	parallel int
 	metrics  *Metrics
 }
@@ -61,7 +62,7 @@ func formatName(openAI bool) string {
 
 // Admit refuses a request with images at the door while no encode may be sent.
 func (p *encode) Admit(r *Request) error {
-	if r.Prompt.Media.Len() == 0 || r.LocalKV != "" {
+	if p.probed || r.Prompt.Media.Len() == 0 || r.LocalKV != "" {
 		return nil
 	}
 	return p.upstream.Ready()
@@ -85,7 +86,7 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 		seen[string(image.Hash)] = true
 		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID,
 			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
-		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg) }})
+		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg, image.Hash) }})
 	}
 	p.metrics.encodes.Add(float64(len(plan.Tasks)))
 	return plan, nil
@@ -94,7 +95,8 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 // format is the shape of a request's encode and prefill legs.
 func (r *Request) format(openAI bool, src wire.Source, m *Metrics) wire.Format {
 	f, asked := r.Protocol.Format(openAI, src)
-	if !asked {
+	if !asked && !r.fellBack {
+		r.fellBack = true
 		m.formatFallback.Inc()
 		r.note("chat format: render gave no tensors")
 	}
@@ -102,7 +104,7 @@ func (r *Request) format(openAI bool, src wire.Source, m *Metrics) wire.Format {
 }
 
 // run encodes one image and returns its descriptors.
-func (p *encode) run(ctx context.Context, leg gateway.Leg) (Result, error) {
+func (p *encode) run(ctx context.Context, leg gateway.Leg, hash []byte) (Result, error) {
 	answer, _, err := p.upstream.Call(ctx, leg)
 	if err != nil {
 		return nil, err
@@ -110,23 +112,25 @@ func (p *encode) run(ctx context.Context, leg gateway.Leg) (Result, error) {
 	if err := wire.Valid(answer); err != nil {
 		return nil, wire.Faultf(wire.UpstreamFailed, "the answer of encode made no sense").Because(err)
 	}
-	params, odd := wire.Descriptors(answer)
-	return descriptors{params, odd}, nil
+	params := wire.Descriptors(answer)
+	name, _ := wire.Unquote(hash)
+	return descriptors{params: params, missing: p.ec.Described() && wire.IsNull(wire.Lookup(params, name))}, nil
 }
 
-// descriptors are those in one answer. odd: there was something else instead.
+// descriptors are those in one answer. missing: that of its own image is not
+// among them.
 type descriptors struct {
-	params []byte
-	odd    bool
+	params  []byte
+	missing bool
 }
 
 func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 	answers := make([][]byte, 0, len(results))
 	for _, result := range results {
 		d := result.(descriptors)
-		if d.odd {
-			p.metrics.oddDescriptors.Inc()
-			r.note("encode answered no descriptors")
+		if d.missing {
+			p.metrics.ecMissing.Inc()
+			r.note("encode gave no descriptor")
 		}
 		answers = append(answers, d.params)
 	}
@@ -134,6 +138,6 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 	if err != nil {
 		return Next, wire.Faultf(wire.UpstreamFailed, "the answers of encode made no sense").Because(err)
 	}
-	r.Encoded = Encoded{Descriptors: merged, Calls: len(results)}
+	r.Encoded = Encoded{Descriptors: merged}
 	return Next, nil
 }

@@ -30,13 +30,25 @@ type MediaParams struct {
 	AllowedNetworks []string `toml:"allowed_networks"`
 	// AllowedDomains are the only hosts; empty is all.
 	AllowedDomains []string `toml:"allowed_domains"`
+	// CacheSize is how many MB of images are kept for later requests; 0 is none.
+	CacheSize int `toml:"cache_size"`
+	// CacheTTL is how long an image is kept.
+	CacheTTL time.Duration `toml:"cache_ttl"`
 }
 
 // mediaPhase downloads the images that a chat request names by URL, and puts
 // them in the URLs' place as data URIs; images that came inlined are checked.
 // After it nobody behind us fetches anything that a client has named.
+//
+// Requests share their downloads. A URL's first request leads: its task runs in
+// the media pool. Those that come while it does await the same download, which
+// takes no worker. A request leads no more URLs than it may have tasks at work,
+// so that nobody waits for a task that is not handed out yet. Of the URLs beyond
+// that those which nobody has under way get tasks that look again when they run:
+// one that finds another's download then hands its worker back, and the phase is
+// run again to await it.
 type mediaPhase struct {
-	fetcher     *media.Fetcher
+	flights     *media.Flights
 	parallel    int
 	maxEntries  int
 	maxSize     int64
@@ -46,7 +58,7 @@ type mediaPhase struct {
 
 // NewMedia builds a replace-media-urls phase.
 func NewMedia(deps Deps, params Params) (Phase, error) {
-	p := MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, MaxDownloadSize: 10}
+	p := MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, MaxDownloadSize: 10, CacheTTL: 5 * time.Minute}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -59,6 +71,10 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("max_multimodal_entries", "must not be negative (0 is no limit)")
 	case p.MaxDownloadSize < 1:
 		return nil, params.Errorf("max_download_size", "must be at least 1 (MB)")
+	case p.CacheSize < 0:
+		return nil, params.Errorf("cache_size", "must not be negative (MB; 0 keeps nothing)")
+	case p.CacheTTL <= 0:
+		return nil, params.Errorf("cache_ttl", "must be more than 0s")
 	}
 	s := media.Settings{Timeout: p.DownloadTimeout, MaxSize: int64(p.MaxDownloadSize) << 20,
 		AllowPrivateNetworks: p.AllowPrivateNetworks, AllowedDomains: p.AllowedDomains}
@@ -73,9 +89,24 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("allowed_domains", "%v", err)
 	}
+	flights := media.NewFlights(fetcher, media.FlightSettings{
+		CacheSize: int64(p.CacheSize) << 20, CacheTTL: p.CacheTTL,
+		Landed: func(err error) {
+			result := "ok"
+			if err != nil {
+				result = wire.FaultOf(err).ErrorCode()
+			}
+			deps.Metrics.downloads.WithLabelValues(result).Inc()
+		},
+	})
+	deps.OnClose(flights.Close)
 	deps.OnClose(fetcher.Close)
-	return &mediaPhase{fetcher: fetcher, parallel: p.MaxConcurrentDownloads, maxEntries: p.MaxMultimodalEntries,
-		maxSize: s.MaxSize, metrics: deps.Metrics, description: fmt.Sprintf("images of at most %d MB", p.MaxDownloadSize)}, nil
+	description := fmt.Sprintf("images of at most %d MB", p.MaxDownloadSize)
+	if p.CacheSize > 0 {
+		description += fmt.Sprintf(", %d MB of them kept for %v", p.CacheSize, p.CacheTTL)
+	}
+	return &mediaPhase{flights: flights, parallel: p.MaxConcurrentDownloads, maxEntries: p.MaxMultimodalEntries,
+		maxSize: s.MaxSize, metrics: deps.Metrics, description: description}, nil
 }
 
 func (p *mediaPhase) Name() string { return stepMedia }
@@ -83,7 +114,29 @@ func (p *mediaPhase) Name() string { return stepMedia }
 // String describes the phase for operators.
 func (p *mediaPhase) String() string { return p.description }
 
-// inlined is the result of a download: the URL's images get its data URI.
+// fetching is what a request has under way.
+type fetching struct {
+	seats media.Seats // one for each distinct URL
+	uris  [][]byte    // by image; nil where there is none (yet)
+	// shared are images whose downloads a task found to be another request's.
+	shared []*wanted
+}
+
+// leave gives up what is under way, if anything is.
+func (f *fetching) leave() {
+	if f != nil {
+		f.seats.Leave()
+	}
+}
+
+// wanted is a URL and the images of a request that have it. As a result it is
+// one that another request is downloading.
+type wanted struct {
+	seat   *media.Seat
+	images []int
+}
+
+// inlined is the result for a URL: its images get this data URI.
 type inlined struct {
 	images []int
 	uri    []byte
@@ -100,68 +153,137 @@ func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 		return Plan{}, wire.Faultf(wire.LimitExceeded, "the request has %d images, more than the limit of %d", m.Len(), p.maxEntries)
 	}
 	plan := Plan{MaxParallel: p.parallel}
-	var uris [][]byte
-	at := map[string]int{} // index in downloads
-	var downloads []*inlined
+	if f := r.fetching; f != nil { // run again
+		for _, w := range f.shared {
+			plan.Tasks = append(plan.Tasks, f.await(w))
+		}
+		f.shared = nil
+		return plan, nil
+	}
+	all, uris := p.distinct(m)
+	f := &fetching{uris: make([][]byte, m.Len())}
+	for _, w := range all {
+		f.seats = append(f.seats, w.seat)
+	}
+	r.fetching = f // before a seat is taken: whatever happens now, it is left
+	// Those that others may wait for come first, those that hold no worker last.
+	var later, awaited []Task
+	for _, w := range all {
+		switch found := w.seat.Join(len(plan.Tasks) < p.parallel); found {
+		case media.Nowhere:
+			later = append(later, p.look(f, w))
+		case media.Hit, media.Shared:
+			p.count(found)
+			awaited = append(awaited, f.await(w))
+		default:
+			p.count(found)
+			plan.Tasks = append(plan.Tasks, f.lead(w))
+		}
+	}
+	if len(uris) > 0 {
+		plan.Tasks = append(plan.Tasks, p.check(uris))
+	}
+	plan.Tasks = append(append(plan.Tasks, later...), awaited...)
+	return plan, nil
+}
+
+// distinct returns the distinct URLs of images, in order, and the images that
+// came inlined.
+func (p *mediaPhase) distinct(m *wire.Media) (all []*wanted, uris [][]byte) {
+	at := map[string]*wanted{}
 	for i := range m.Len() {
 		url := m.URL(i)
 		if wire.IsDataURI(url) {
 			uris = append(uris, url)
 			continue
 		}
-		if d, known := at[string(url)]; known {
-			downloads[d].images = append(downloads[d].images, i)
-			continue
-		}
-		at[string(url)] = len(downloads)
-		downloads = append(downloads, &inlined{images: []int{i}})
 		text, _ := wire.Unquote(url)
-		plan.Tasks = append(plan.Tasks, p.download(text))
-	}
-	for i := range downloads {
-		run, images := plan.Tasks[i].Run, downloads[i].images
-		plan.Tasks[i].Run = func(ctx context.Context) (Result, error) {
-			uri, err := run(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return inlined{images, uri.([]byte)}, nil
+		w := at[text]
+		if w == nil {
+			w = &wanted{seat: p.flights.Seat(text)}
+			at[text] = w
+			all = append(all, w)
 		}
+		w.images = append(w.images, i)
 	}
-	if len(uris) > 0 {
-		plan.Tasks = append(plan.Tasks, Task{Pool: PoolMedia, Run: func(context.Context) (Result, error) {
-			for _, uri := range uris {
-				if err := media.CheckDataURI(uri, p.maxSize); err != nil {
-					return nil, err
-				}
-			}
-			return inlined{}, nil
-		}})
-	}
-	return plan, nil
+	return all, uris
 }
 
-// download is the task of one URL.
-func (p *mediaPhase) download(url string) Task {
-	return Task{Pool: PoolMedia, Run: func(ctx context.Context) (Result, error) {
-		uri, err := p.fetcher.Fetch(ctx, url)
-		result := "ok"
-		if err != nil {
-			result = wire.FaultOf(err).ErrorCode()
+func (p *mediaPhase) count(found media.Found) {
+	p.metrics.mediaCache.WithLabelValues(string(found)).Inc()
+}
+
+// check is the task for the images that came inlined.
+func (p *mediaPhase) check(uris [][]byte) Task {
+	return Task{Pool: PoolMedia, Run: func(context.Context) (Result, error) {
+		for _, uri := range uris {
+			if err := media.CheckDataURI(uri, p.maxSize); err != nil {
+				return nil, err
+			}
 		}
-		p.metrics.downloads.WithLabelValues(result).Inc()
-		return uri, err
+		return inlined{}, nil
+	}}
+}
+
+// lead is the task for a URL whose download the request leads.
+func (f *fetching) lead(w *wanted) Task {
+	return Task{Pool: PoolMedia, Run: func(ctx context.Context) (Result, error) { return f.run(ctx, w) }}
+}
+
+func (f *fetching) run(ctx context.Context, w *wanted) (Result, error) {
+	// A request that ends leaves all its downloads at once: two that wait for
+	// each other's would keep them alive.
+	stop := context.AfterFunc(ctx, f.seats.Leave)
+	defer stop()
+	uri, err := w.seat.Run(ctx)
+	return inlined{w.images, uri}, err
+}
+
+// look is the task for a URL that nobody had under way when it was planned.
+func (p *mediaPhase) look(f *fetching, w *wanted) Task {
+	return Task{Pool: PoolMedia, Run: func(ctx context.Context) (Result, error) {
+		found := w.seat.Join(true)
+		if found != media.Nowhere { // the request has ended
+			p.count(found)
+		}
+		if found == media.Shared {
+			return w, nil
+		}
+		return f.run(ctx, w)
+	}}
+}
+
+// await is the task for a URL whose image is kept, or that another request is
+// downloading.
+func (f *fetching) await(w *wanted) Task {
+	return Task{Await: func(ctx context.Context, wake func(Result, error)) {
+		stop := context.AfterFunc(ctx, f.seats.Leave)
+		w.seat.Await(func(uri []byte, err error) {
+			stop()
+			wake(inlined{w.images, uri}, err)
+		})
 	}}
 }
 
 func (p *mediaPhase) Join(r *Request, results []Result) (Verdict, error) {
-	uris := make([][]byte, r.Prompt.Media.Len())
+	f := r.fetching
 	for _, result := range results {
-		d := result.(inlined)
-		for _, i := range d.images {
-			uris[i] = d.uri
+		switch d := result.(type) {
+		case *wanted:
+			f.shared = append(f.shared, d)
+		case inlined:
+			if err := r.Memory.Charge(int64(len(d.uri))); err != nil {
+				return Next, err
+			}
+			for _, i := range d.images {
+				f.uris[i] = d.uri
+			}
 		}
 	}
-	r.Fetched.Media = r.Prompt.Media.Inline(uris)
+	if len(f.shared) > 0 {
+		return Verdict{Again: stepMedia}, nil
+	}
+	r.Fetched.Media = r.Prompt.Media.Inline(f.uris)
+	r.fetching = nil
 	return Next, nil
 }

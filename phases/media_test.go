@@ -91,7 +91,7 @@ func TestDescriptorsThatContradictFailTheRequest(t *testing.T) {
 				case "":
 					results = append(results, descriptors{})
 				case "!":
-					results = append(results, descriptors{odd: true})
+					results = append(results, descriptors{missing: true})
 				default:
 					results = append(results, descriptors{params: []byte(a)})
 				}

@@ -13,9 +13,10 @@ type Metrics struct {
 	bypassed       *prometheus.CounterVec
 	probes         *prometheus.CounterVec
 	encodes        prometheus.Counter
-	oddDescriptors prometheus.Counter
+	ecMissing      prometheus.Counter
 	formatFallback prometheus.Counter
 	downloads      *prometheus.CounterVec
+	mediaCache     *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
@@ -33,10 +34,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reruns:         counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
 		released:       counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
 		bypassed:       counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),
-		probes:         counters("conditional_decode_probes_total", "Conditional decodes, by result: served, deferred (not cached), error.", "result"),
+		probes:         counters("conditional_decode_probes_total", "Conditional decodes, by result: served, deferred (not cached), rejected (another answer, passed on), error.", "result"),
 		encodes:        counter("encode_subrequests_total", "Encode legs that were planned, one for each distinct image of a request."),
-		oddDescriptors: counter("ec_descriptors_ignored_total", "Encode answers whose ec_transfer_params were not an object: prefill encodes the image itself."),
-		formatFallback: counter("format_fallback_total", "Legs sent in the chat format although token ids were asked for, because render gave no tensor for an image."),
+		ecMissing:      counter("ec_handoff_missing_total", "Encode answers without a descriptor of their image, though the connector needs one: prefill encodes it itself."),
+		formatFallback: counter("format_fallback_total", "Requests whose encode and prefill had the chat format although token ids were asked for, because render gave no tensor for an image."),
 		downloads:      counters("media_downloads_total", "Images downloaded, by result: ok, or the code of the error.", "result"),
+		mediaCache:     counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
 	}
 }

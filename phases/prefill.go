@@ -33,7 +33,9 @@ type prefill struct {
 	kv               kv.Connector
 	ec               ec.Connector
 	openAI           bool
-	metrics          *Metrics
+	// probed: a conditional decode comes first, and may make this needless.
+	probed  bool
+	metrics *Metrics
 }
 
 // NewPrefill builds a prefill phase.
@@ -61,7 +63,7 @@ func (p *prefill) String() string { return "kv connector " + p.kv.Name() + ", " 
 
 // Admit refuses a request at the door while no prefill may be sent.
 func (p *prefill) Admit(r *Request) error {
-	if r.LocalKV != "" {
+	if p.probed || r.LocalKV != "" {
 		return nil
 	}
 	return p.upstream.Ready()
@@ -69,8 +71,7 @@ func (p *prefill) Admit(r *Request) error {
 
 func (p *prefill) Plan(r *Request) (Plan, error) {
 	if r.LocalKV != "" {
-		p.metrics.bypassed.WithLabelValues(r.LocalKV).Inc()
-		r.note("decode alone: " + r.LocalKV)
+		r.bypass(p.metrics)
 		return Plan{}, nil
 	}
 	proto, src := r.Protocol, r.source()
@@ -91,7 +92,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			if err := wire.Valid(answer); err != nil {
 				return nil, wire.Faultf(wire.UpstreamFailed, "the answer of prefill made no sense").Because(err)
 			}
-			return Prefilled{Ran: true, Transfer: wire.Transfer(answer), Attempts: sent.Attempts, At: time.Now()}, nil
+			return Prefilled{Ran: true, Transfer: wire.Transfer(answer), Attempts: sent.Attempts}, nil
 		}}},
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -33,14 +34,17 @@ type Request struct {
 	// Passed is what came in on a route that does not run through the pipeline.
 	Passed Passed
 
-	// What each phase found out: written by its Join alone, anew if the phase
-	// is run again.
+	// What each phase found out: written by the phase alone, anew if it is run
+	// again.
 
 	Fetched   Fetched
 	Rendered  Rendered
 	Encoded   Encoded
 	Prefilled Prefilled
 	Decoded   Decoded
+
+	// Memory is charged for what the request holds.
+	Memory *budget.Account
 
 	// Out is the way out.
 	Out *Response
@@ -49,8 +53,22 @@ type Request struct {
 	// supervisor writes it.
 	Trace Trace
 
+	// What has been counted, once per request.
+	fellBack, bypassed bool
+
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
+	// fetching is what replace-media-urls has under way.
+	fetching *fetching
+}
+
+// bypass counts a request that decode alone serves.
+func (r *Request) bypass(m *Metrics) {
+	if !r.bypassed {
+		r.bypassed = true
+		m.bypassed.WithLabelValues(r.LocalKV).Inc()
+		r.note("decode alone: " + r.LocalKV)
+	}
 }
 
 // Passed is a call that is passed through.
@@ -80,8 +98,6 @@ type Fetched struct {
 type Encoded struct {
 	// Descriptors are those of all images, by hash, or nil.
 	Descriptors wire.Text
-	// Calls is how many encodes there were.
-	Calls int
 }
 
 // Rendered is what render found out.
@@ -97,8 +113,6 @@ type Prefilled struct {
 	Transfer []byte
 	// Attempts counts the legs sent, over all runs.
 	Attempts int
-	// At is when the answer came: the lease of its KV begins.
-	At time.Time
 }
 
 // Decoded is what decode found out.
@@ -109,6 +123,8 @@ type Decoded struct {
 	Attempts int
 	// Reruns counts how often the request was started again from prefill.
 	Reruns int
+	// once: the last leg carried a hand-off that can be used once.
+	once bool
 	// reached is set by decode's task once a worker may have the hand-off.
 	reached *handoffState
 }
@@ -137,4 +153,6 @@ type StepTrace struct {
 func (r *Request) Close() {
 	r.decodePermit.GiveBack()
 	r.decodePermit = nil
+	r.fetching.leave()
+	r.fetching = nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/admin"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/files"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/server"
@@ -33,6 +34,8 @@ type Coordinator struct {
 	Admin    *admin.Server
 	Registry *prometheus.Registry
 	Pipeline *phases.Pipeline
+	// Memory is the budget of what requests hold.
+	Memory *budget.Budget
 
 	passthrough *phases.Pipeline
 
@@ -67,6 +70,8 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c := &Coordinator{Config: cfg, log: o.Log, Registry: prometheus.NewRegistry()}
 	c.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c.registerVersion(o.Version)
+	c.Memory = budget.New(cfg.Actors.MaxInflightBytes())
+	c.registerMemory()
 	if err := c.buildPipeline(o); err != nil {
 		return nil, err
 	}
@@ -77,7 +82,7 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c.Engine = actors.NewEngine(engineSettings(cfg), c.Pipeline, o.Log, actors.NewMetrics(c.Registry))
 	c.Server = server.New(server.Settings{
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
-		Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
+		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
 		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader, TLS: secure,
 	}, c.Engine, o.Log, server.NewMetrics(c.Registry))
 	c.Admin = admin.New(c.Registry, func() any { return c.Status(o.Version) }, o.Log)
@@ -173,4 +178,15 @@ func (c *Coordinator) registerVersion(version string) {
 		Help: "1, with the version of the binary as a label."}, []string{"version"})
 	g.WithLabelValues(version).Set(1)
 	c.Registry.MustRegister(g)
+}
+
+func (c *Coordinator) registerMemory() {
+	const ns = "llm_d_coordinator"
+	c.Registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Name: "inflight_bytes",
+			Help: "Bytes of request bodies, images and rendered tensors that are held now."},
+			func() float64 { return float64(c.Memory.Used()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: ns, Name: "inflight_bytes_refused_total",
+			Help: "Times that a request was refused because too many bytes were in flight."},
+			func() float64 { return float64(c.Memory.Refused()) }))
 }

@@ -18,21 +18,25 @@ const module = "github.com/llm-coordinator/coordinator/"
 // mayImport is the direction of imports: what a package may use of ours.
 var mayImport = map[string][]string{
 	"cmd/coordinator":   {"cmd/assembly", "conf", "loadtest/cluster", "transport/kwargs", "transport/server", "transport/wire"},
-	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/files", "transport/gateway", "transport/server"},
-	"transport/server":  {"phases", "transport/wire"}, // the engine is an interface to it
+	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/server"},
+	"transport/budget":  {"transport/wire"},
+	"transport/server":  {"phases", "transport/budget", "transport/wire"}, // the engine is an interface to it
 	"transport/admin":   {},
 	"actors":            {"phases", "transport/wire"},
-	"phases":            {"connectors/ec", "connectors/kv", "transport/gateway", "transport/media", "transport/wire"},
+	"phases":            {"connectors/ec", "connectors/kv", "transport/budget", "transport/gateway", "transport/media", "transport/wire"},
 	"connectors":        {},
 	"connectors/ec":     {"connectors", "transport/wire"},
 	"connectors/kv":     {"connectors", "transport/wire"},
-	"transport/gateway": {"transport/files", "transport/wire"},
+	"transport/gateway": {"transport/budget", "transport/files", "transport/wire"},
 	"transport/files":   {},
 	"transport/media":   {"transport/wire"},
 	"transport/wire":    {},
 	"transport/kwargs":  {},
 	"conf":              {},
 	"loadtest/cluster":  {},
+
+	"transport/wire/wiretest":   {}, // for tests only
+	"transport/files/filestest": {}, // for tests only
 }
 
 // kept are dependencies that only one package may import.

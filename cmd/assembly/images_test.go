@@ -404,7 +404,7 @@ func TestRenderWithoutTensorsFallsBackToTheChatFormat(t *testing.T) {
 			t.Errorf("%s went to %s", leg.Name, leg.Path)
 		}
 	}
-	if n := r.metric(t, "llm_d_coordinator_format_fallback_total"); n != 2 {
+	if n := r.metric(t, "llm_d_coordinator_format_fallback_total"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 	if !strings.Contains(r.logs.String(), "render gave no tensors") {

@@ -183,7 +183,7 @@ func TestServeWithAClusterOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &process{Cmd: srv, lines: bufio.NewScanner(logs)}
-	own := regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(p.until(t, `"serving"`)[0])
+	own := regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(last(p.until(t, `"serving"`)))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post("http://"+own[1]+"/v1/chat/completions", "application/json",
 		strings.NewReader(`{"model":"demo-model","messages":[{"role":"user","content":"hello there"}]}`))
@@ -205,3 +205,5 @@ func TestServeWithAClusterOfItsOwn(t *testing.T) {
 		t.Errorf("SIGTERM to the cluster: %v", err)
 	}
 }
+
+func last(lines []string) string { return lines[len(lines)-1] }

@@ -19,6 +19,9 @@ type Connector interface {
 	// merged are the descriptors that encode workers answered with, keyed by
 	// hash, in the order of the images; nil if there are none.
 	Prefill(merged wire.Text) wire.Text
+	// Described reports whether every encode must answer with a descriptor of
+	// its image, without which prefill encodes the image itself.
+	Described() bool
 }
 
 // Maker makes a connector, or says why it cannot be used.

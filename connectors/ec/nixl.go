@@ -10,3 +10,5 @@ type nixl struct{}
 
 func (nixl) Name() string                       { return "ec-nixl" }
 func (nixl) Prefill(merged wire.Text) wire.Text { return merged }
+
+func (nixl) Described() bool { return true }

@@ -12,3 +12,5 @@ type sharedStorage struct{}
 
 func (sharedStorage) Name() string                { return "ec-shared-storage" }
 func (sharedStorage) Prefill(wire.Text) wire.Text { return nil }
+
+func (sharedStorage) Described() bool { return false }

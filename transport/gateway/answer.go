@@ -36,7 +36,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 		return n, err
 	}
 	fault := t.fault(err)
-	if gone(fault) {
+	if t.gone() {
 		return n, fault
 	}
 	t.broke()
@@ -47,6 +47,10 @@ func (a *Answer) Read(p []byte) (int, error) {
 	t.u.metrics.streamBroken.WithLabelValues(cause).Inc()
 	return n, fault
 }
+
+// Discard reads what little an answer that nobody wants may have, so that its
+// connection can be used again. Close it afterwards.
+func (a *Answer) Discard() { io.CopyN(io.Discard, a.attempt.resp.Body, maxErrorAnswer) }
 
 // Close frees the answer. Closing one that has not been read to its end breaks
 // its connection, which tells the worker to stop.

@@ -83,7 +83,7 @@ func (u *Upstream) try(ctx context.Context, leg *Leg, sent *Sent) (*attempt, err
 	}
 	if err != nil {
 		fault := a.fault(err)
-		if !gone(fault) {
+		if !a.gone() {
 			permit.Fail()
 		}
 		return nil, fault
@@ -93,9 +93,9 @@ func (u *Upstream) try(ctx context.Context, leg *Leg, sent *Sent) (*attempt, err
 	return a, nil
 }
 
-// gone reports whether a leg ended because its request did, which says nothing
-// of the upstream.
-func gone(f *wire.Fault) bool { return f.Kind == wire.Canceled || f.Kind == wire.ShuttingDown }
+// gone reports whether the leg ended because what it was sent for did: its
+// request, or a leg beside it. That says nothing of the upstream.
+func (a *attempt) gone() bool { return a.parent.Err() != nil }
 
 // take returns the permit for the next attempt.
 func (u *Upstream) take(leg *Leg) (*Permit, error) {
@@ -152,6 +152,8 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 	u := a.u.origin.base
 	u.Path, u.RawPath, u.RawQuery = leg.Path, leg.RawPath, leg.Query
 	trace := &httptrace.ClientTrace{
+		// net/http may take another connection if nothing was written on one.
+		GetConn:              func(string) { a.connected.Store(false); a.reused.Store(false) },
 		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 	}

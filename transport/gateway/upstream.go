@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -95,6 +97,9 @@ type Leg struct {
 	Permit *Permit
 	// SendOnce forbids a second attempt, whatever happened to the first.
 	SendOnce bool
+	// Memory is charged for an answer that is read whole: with the capacity of
+	// the slice that Call returns. Nil charges nothing.
+	Memory *budget.Account
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
 
@@ -142,10 +147,13 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
 		return nil, sent, u.refusal(a.resp)
 	}
-	body, err := readAll(a.resp, u.maxBody)
+	body, err := readAll(a.resp, u.maxBody, leg.Memory)
+	if f := (*wire.Fault)(nil); errors.As(err, &f) {
+		return nil, sent, f // there is no room for it here, which says nothing of the upstream
+	}
 	if err != nil {
 		fault := a.fault(err)
-		if !gone(fault) {
+		if !a.gone() {
 			a.broke()
 		}
 		return nil, sent, fault
@@ -178,27 +186,28 @@ func (u *Upstream) refusal(resp *http.Response) *wire.Fault {
 	return f
 }
 
-// readAll reads an answer of at most limit bytes. What its Content-Length
-// promises is reserved ahead up to a megabyte only: it is a promise.
-func readAll(resp *http.Response, limit int) ([]byte, error) {
-	const ahead = 1 << 20
-	size := resp.ContentLength
-	if size < 0 || size > ahead {
-		size = min(ahead, max(size, 4<<10))
+// readAll reads an answer of at most so many bytes, and charges what it holds.
+func readAll(resp *http.Response, most int, memory *budget.Account) ([]byte, error) {
+	buf, err := budget.NewBuffer(memory, resp.ContentLength)
+	if err != nil {
+		return nil, err
 	}
-	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
 	for {
-		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
+		room, err := buf.Free()
+		if err == nil {
+			var n int
+			n, err = resp.Body.Read(room)
+			buf.Filled(n)
+		}
 		switch {
-		case len(buf) > limit:
-			return nil, errAnswerTooLarge
+		case len(buf.Bytes()) > most:
+			err = errAnswerTooLarge
 		case err == io.EOF:
-			return buf, nil
-		case err != nil:
+			return buf.Bytes(), nil
+		}
+		if err != nil {
+			buf.Refund()
 			return nil, err
-		case len(buf) == cap(buf):
-			buf = append(buf, 0)[:len(buf)]
 		}
 	}
 }

@@ -38,11 +38,7 @@ func (d *download) tooLarge() *wire.Fault {
 // holds nothing of an answer: net/http quotes malformed answers in its errors.
 func (d *download) fault(err error) *wire.Fault {
 	if d.parent.Err() != nil {
-		cause := context.Cause(d.parent)
-		if f := (*wire.Fault)(nil); errors.As(cause, &f) {
-			return f
-		}
-		return wire.Faultf(wire.Canceled, "the client left").Because(cause)
+		return canceled(d.parent)
 	}
 	if context.Cause(d.ctx) == errTimeout {
 		return d.failed(wire.UpstreamTimeout, "it took too long").Because(errTimeout)
@@ -54,6 +50,16 @@ func (d *download) fault(err error) *wire.Fault {
 		return d.failed(wire.UpstreamTimeout, "it took too long").Because(cause(err))
 	}
 	return d.failed(wire.UpstreamFailed, "its origin could not be reached or broke off").Because(cause(err))
+}
+
+// canceled is the fault of a request whose context has ended: the one that
+// ended it, if it was one.
+func canceled(ctx context.Context) *wire.Fault {
+	cause := context.Cause(ctx)
+	if f := (*wire.Fault)(nil); errors.As(cause, &f) {
+		return f
+	}
+	return wire.Faultf(wire.Canceled, "the client left").Because(cause)
 }
 
 // blocked is the fault of a host that the guard refused or that does not exist.

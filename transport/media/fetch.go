@@ -6,6 +6,9 @@
 // [Fetcher] resolves names itself, checks each address and connects to nothing
 // but addresses that passed, also behind redirects.
 //
+// Requests that want one URL share one download, and what is downloaded may be
+// kept for a while: see [Flights].
+//
 // Nothing of a request goes to an image's origin: no client header, no cookie,
 // no referrer. Nothing of a URL but its scheme and host gets into an error: a
 // query may be a credential.
@@ -33,6 +36,10 @@ type Settings struct {
 	AllowPrivateNetworks bool
 	// AllowedNetworks are let through whatever the guard says of them. An
 	// address in them may also be a URL's host when AllowedDomains is set.
+	//
+	// A network that holds all of NAT64's 64:ff9b::/96 does not open that: it
+	// says that there is a NAT64, and each address in there is judged by the IPv4
+	// address that it stands for.
 	AllowedNetworks []netip.Prefix
 	// AllowedDomains are the only hosts, with all their subdomains; none is any
 	// host. Their addresses must pass all the same.
@@ -99,9 +106,21 @@ func (f *Fetcher) Close() { f.transport.CloseIdleConnections() }
 // "data:image/png;base64,…", to be put into a body in the URL's place. Errors
 // are *wire.Fault.
 func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
+	got, err := f.fetch(ctx, rawURL)
+	return got.uri, err
+}
+
+// fetched is an image that was downloaded.
+type fetched struct {
+	uri []byte // see Fetch
+	// public: nobody on the way said that it is not to be kept for others.
+	public bool
+}
+
+func (f *Fetcher) fetch(ctx context.Context, rawURL string) (got fetched, err error) {
 	t, err := parseTarget(rawURL)
 	if err != nil {
-		return nil, wire.Invalid(codeInvalid, "the URL of an image %v", err)
+		return got, wire.Invalid(codeInvalid, "the URL of an image %v", err)
 	}
 	d := &download{Fetcher: f, parent: ctx, origin: t.origin()}
 	timed, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
@@ -109,10 +128,12 @@ func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
 	d.ctx = withinDownload(timed)
 	resp, err := d.get(t)
 	if err != nil {
-		return nil, err
+		return got, err
 	}
 	defer resp.Body.Close()
-	return d.inline(resp)
+	got.uri, err = d.inline(resp)
+	got.public = !d.unkept
+	return got, err
 }
 
 // download is one image on its way.
@@ -122,6 +143,7 @@ type download struct {
 	ctx        context.Context // parent, and the time-out
 	origin     string          // scheme and host of the client's URL, for messages
 	redirected bool            // what is asked now is not what the client named
+	unkept     bool            // an answer on the way says that it is not to be kept
 }
 
 // get asks for the image, follows redirects, and returns the answer that is
@@ -135,6 +157,7 @@ func (d *download) get(t *target) (*http.Response, error) {
 		if err != nil {
 			return nil, d.fault(err)
 		}
+		d.unkept = d.unkept || forbidsKeeping(resp.Header)
 		location := resp.Header.Get("Location")
 		if !isRedirect(resp.StatusCode) || location == "" {
 			return resp, nil

@@ -13,6 +13,8 @@ type guard struct {
 	private  bool
 	networks []netip.Prefix
 	domains  []string
+	// translates: the operator has a NAT64.
+	translates bool
 }
 
 // hostError is why a host is not asked. Its text is for the log.
@@ -31,6 +33,9 @@ func newGuard(s Settings) (*guard, error) {
 		}
 		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
+		if holdsNAT64(p) {
+			g.translates = true
 		}
 		g.networks = append(g.networks, p.Masked())
 	}
@@ -69,12 +74,20 @@ func (g *guard) host(t *target) error {
 
 // allowed reports whether the operator lets an address through.
 func (g *guard) allowed(a netip.Addr) bool {
-	return slices.ContainsFunc(g.networks, func(p netip.Prefix) bool { return p.Contains(a) })
+	translated := nat64.Contains(a)
+	return slices.ContainsFunc(g.networks, func(p netip.Prefix) bool { return p.Contains(a) && !(translated && holdsNAT64(p)) }) ||
+		translated && g.translates && g.allowed(embedded(a))
 }
 
 // address judges an address, which is neither mapped nor zoned.
 func (g *guard) address(a netip.Addr) *hostError {
 	if g.allowed(a) {
+		return nil
+	}
+	if g.translates && nat64.Contains(a) {
+		if e := g.address(embedded(a)); e != nil {
+			return &hostError{host: a.String(), reason: "NAT64 of " + e.Error()}
+		}
 		return nil
 	}
 	for _, n := range closed {
@@ -95,13 +108,25 @@ type network struct {
 	private bool
 }
 
+// nat64 is where a NAT64 puts all of IPv4. A name server beside it gives an
+// address in there to each name that has none in IPv6.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+func holdsNAT64(p netip.Prefix) bool { return p.Bits() <= nat64.Bits() && p.Contains(nat64.Addr()) }
+
+// embedded returns the address that one in nat64 stands for.
+func embedded(a netip.Addr) netip.Addr {
+	b := a.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
+}
+
 // globalV6 is all of IPv6 that is given out for use in the public internet.
 var globalV6 = netip.MustParsePrefix("2000::/3")
 
 // closed are IANA's special-purpose registries for IPv4, and for IPv6 what is
 // special within globalV6 or deserves a name in the log. Tunnels and
-// translations are closed whatever address they hold: what they lead to is the
-// network's affair. Cloud metadata services are link-local, unique-local
+// translations are closed whatever address they hold, unless the operator says
+// that there is a NAT64: what they lead to is the network's affair. Cloud metadata services are link-local, unique-local
 // (fd00:ec2::254), shared (100.100.100.200) or in 192.0.0.0/24, but for one.
 var closed = []network{
 	closedTo("0.0.0.0/8", "this host"),
@@ -124,7 +149,7 @@ var closed = []network{
 	closedTo("::/128", "unspecified"),
 	closedTo("::1/128", "loopback"),
 	closedTo("::/96", "IPv4-compatible"),
-	closedTo("64:ff9b::/96", "NAT64"),
+	{nat64, "NAT64", false},
 	closedTo("64:ff9b:1::/48", "NAT64"),
 	closedTo("2001::/32", "Teredo"),
 	closedTo("2001::/23", "protocol assignments, benchmarks"),

@@ -217,7 +217,7 @@ func TestAllowedNetworks(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]bool{
-		"127.0.0.1": true, "[::ffff:127.0.0.1]": true, "169.254.169.254": true, "[::1]": true, "[64:ff9b::a00:1]": true,
+		"127.0.0.1": true, "[::ffff:127.0.0.1]": true, "169.254.169.254": true, "[::1]": true,
 		"10.1.2.3": true, "[::ffff:10.1.2.3]": true, "10.2.0.0": true, "8.8.8.8": true,
 		"10.3.0.0": false, "169.254.169.253": false, "[::2]": false, "[::127.0.0.1]": false,
 		"127.1": false, "0x7f.1": false, // spelt so that others may read it otherwise
@@ -227,6 +227,61 @@ func TestAllowedNetworks(t *testing.T) {
 		if got := len(w.dialed) == 1; got != want {
 			t.Errorf("%s: dialed %q", host, w.dialed)
 		}
+	}
+}
+
+// TestNAT64: who allows the whole of it says that there is one, and no more. Its
+// addresses are judged by those that they stand for.
+func TestNAT64(t *testing.T) {
+	const public, private, metadata, loopback = "64:ff9b::808:808", "64:ff9b::a01:203", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1"
+	for _, tt := range []struct {
+		name     string
+		networks []string
+		private  bool
+		domains  []string
+		open     []string
+	}{
+		{"by default", nil, true, nil, nil},
+		{"allowed", []string{"64:ff9b::/96"}, false, nil, []string{public}},
+		{"in a larger network", []string{"64::/16"}, false, nil, []string{public}},
+		{"in all", []string{"::/0"}, false, nil, []string{public}},
+		{"and private", []string{"64:ff9b::/96"}, true, nil, []string{public, private}},
+		{"and a network in it", []string{"64:ff9b::/96", "10.1.0.0/16"}, false, nil, []string{public, private}},
+		{"one address only", []string{"64:ff9b::a9fe:a9fe/128"}, false, nil, []string{metadata}},
+		{"IPv4 only", []string{"0.0.0.0/0"}, false, nil, nil},
+		{"of the local kind", []string{"64:ff9b:1::/48"}, false, nil, nil},
+		{"with domains", []string{"64:ff9b::/96"}, false, []string{"img.test"}, nil},
+		{"with domains and a network", []string{"64:ff9b::/96", "10.1.0.0/16"}, false, []string{"img.test"}, []string{private}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			settings := func(s *Settings) {
+				s.AllowPrivateNetworks, s.AllowedDomains = tt.private, tt.domains
+				for _, p := range tt.networks {
+					s.AllowedNetworks = append(s.AllowedNetworks, netip.MustParsePrefix(p))
+				}
+			}
+			for _, addr := range []string{public, private, metadata, loopback} {
+				w := new(world)
+				_, err := w.fetcher(t, settings).Fetch(t.Context(), "http://["+addr+"]/")
+				if got := len(w.dialed) == 1; got != slices.Contains(tt.open, addr) {
+					t.Errorf("%s: dialed %q: %v", addr, w.dialed, err)
+				}
+			}
+		})
+	}
+	w := &world{names: map[string][]answer{"img.test": at(private, public)}} // as a DNS64 says it
+	w.fetcher(t, func(s *Settings) {
+		s.AllowedNetworks, s.AllowedDomains = []netip.Prefix{nat64}, []string{"img.test"}
+	}).Fetch(t.Context(), "http://img.test/")
+	if want := []string{"[" + public + "]:80"}; !slices.Equal(w.dialed, want) {
+		t.Errorf("dialed %q, want %q", w.dialed, want)
+	}
+	g, err := newGuard(Settings{AllowedNetworks: []netip.Prefix{nat64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := g.address(netip.MustParseAddr(metadata)); e == nil || e.Error() != metadata+": NAT64 of 169.254.169.254: link-local, cloud metadata" {
+		t.Errorf("%v", e)
 	}
 }
 

@@ -24,14 +24,16 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 		s.metrics.running.Inc()
 		defer s.metrics.running.Dec()
 		var req *phases.Request
-		body, fault := s.receive(w, r)
+		memory := s.Memory.Open()
+		defer memory.Close() // when nothing of the request is left
+		body, fault := s.receive(w, r, memory)
 		if fault == nil {
 			req, fault = accept(r, p, id, body)
 		}
 		if fault != nil {
 			req = &phases.Request{ID: id, Protocol: p}
 		}
-		req.Received = received
+		req.Received, req.Memory = received, memory
 		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req}
 		if fault != nil {
 			a.fail(fault)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -29,7 +30,7 @@ func (s *Server) requestID(r *http.Request) string {
 
 // receive reads what every request must be to be served. The fault it returns is
 // for the client.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Fault) {
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
 	if r.Header[wire.HeaderHop] != nil {
 		return nil, wire.Faultf(wire.RoutingLoop, "this request is one of the coordinator's own: the gateway sends legs back to it (is %s lost on the way?)", s.ProfileHeader)
 	}
@@ -38,7 +39,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, *wire.
 			return nil, wire.Faultf(wire.UnsupportedEncoding, "a request body must not be encoded")
 		}
 	}
-	return s.readBody(w, r)
+	return s.readBody(w, r, memory)
 }
 
 // accept makes a request of a protocol of what a client has sent.
@@ -63,34 +64,37 @@ func (s *Server) accept(r *http.Request, p *wire.Protocol, id string, text []byt
 }
 
 // readBody reads a request body under the read time-out, which it lifts if it
-// has all of it. What Content-Length promises is reserved ahead up to a megabyte
-// only.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Fault) {
-	const ahead = 1 << 20
+// has all of it. What it holds is charged as its bytes arrive.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
 	if r.ContentLength > s.MaxBody {
 		return nil, s.tooLarge(w)
 	}
-	size := min(max(r.ContentLength, 512), ahead)
-	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
-	for {
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case int64(len(buf)) > s.MaxBody:
+	buf, err := budget.NewBuffer(memory, r.ContentLength)
+	for err == nil {
+		var room []byte
+		if room, err = buf.Free(); err != nil {
+			break
+		}
+		var n int
+		n, err = r.Body.Read(room)
+		buf.Filled(n)
+		if int64(len(buf.Bytes())) > s.MaxBody {
 			return nil, s.tooLarge(w)
-		case err == io.EOF:
-			// A deadline that stayed would end the request's context.
-			http.NewResponseController(w).SetReadDeadline(time.Time{})
-			return buf, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			w.Header().Set("Connection", "close")
-			return nil, wire.Faultf(wire.BodyTimeout, "the request body did not arrive in time")
-		case err != nil:
-			return nil, wire.Faultf(wire.Canceled, "the request body broke off")
-		case len(buf) == cap(buf):
-			buf = append(buf, 0)[:len(buf)]
 		}
 	}
+	if err == io.EOF {
+		// A deadline that stayed would end the request's context.
+		http.NewResponseController(w).SetReadDeadline(time.Time{})
+		return buf.Bytes(), nil
+	}
+	w.Header().Set("Connection", "close") // the rest is not read
+	if f := (*wire.Fault)(nil); errors.As(err, &f) {
+		return nil, f
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, wire.Faultf(wire.BodyTimeout, "the request body did not arrive in time")
+	}
+	return nil, wire.Faultf(wire.Canceled, "the request body broke off")
 }
 
 func (s *Server) tooLarge(w http.ResponseWriter) *wire.Fault {

@@ -21,6 +21,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -42,6 +43,8 @@ type Settings struct {
 	IdleTimeout time.Duration
 	// MaxBody is the size in bytes of the largest request body.
 	MaxBody int64
+	// Memory is charged for what requests hold; nil charges nothing.
+	Memory *budget.Budget
 	// Passthrough are the paths that are passed through to a decode worker by
 	// PassthroughEngine; those that end with "/*" are for all paths below.
 	Passthrough       []string

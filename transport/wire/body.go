@@ -35,6 +35,10 @@ func Raw(piece string) Text { return Text{[]byte(piece)} }
 // a map: a hostile body has a million of them.
 const manyMembers = 24
 
+// MaxMembers is how many members an object may have at the top level. Each costs
+// far more memory than its text, on every leg.
+const MaxMembers = 10_000
+
 // ParseBody checks that text is one JSON object and nothing after it, and
 // takes it apart. Of a name that stands more than once only the last member is
 // kept; names are compared after unescaping. It keeps text, which must not be
@@ -68,6 +72,9 @@ func (b *Body) scan(s *scanner) error {
 			return err
 		}
 		m.hi = s.pos
+		if len(b.members) == MaxMembers {
+			return &SyntaxError{Offset: m.lo, Reason: "too many members"}
+		}
 		b.members = append(b.members, m)
 	}
 	return err
@@ -90,6 +97,7 @@ func (b *Body) dropRepeated() {
 	b.members = slices.DeleteFunc(b.members, func(m member) bool {
 		return last[string(m.name)] != m.ord
 	})
+	b.members = slices.Clip(slices.Clone(b.members)) // lets go of the rest
 }
 
 func (b *Body) last(name []byte) int {

@@ -9,9 +9,15 @@ import (
 // of the prompt's token ids the first one (BOS) and those that stand for it.
 func (p *Protocol) EncodeLeg(s Source, f Format, image int) Payload {
 	im := &s.Tokens.Features.Images[image]
-	ids := append([]byte("["), idRange(s.Tokens.IDs, 0, 1)...)
+	first, _ := idRange(s.Tokens.IDs, 1, 1)
+	ids := append([]byte("["), first...)
 	if im.Length > 0 {
-		ids = append(append(ids, ','), idRange(s.Tokens.IDs, im.Offset, im.Length)...)
+		span := im.ids
+		if span == nil { // not from an answer of render
+			_, pos := idRange(s.Tokens.IDs, 1, im.Offset)
+			span, _ = idRange(s.Tokens.IDs, pos, im.Length)
+		}
+		ids = append(append(ids, ','), span...)
 	}
 	ids = append(ids, ']')
 	placeholder := editOf(im.Placeholder)
@@ -50,14 +56,12 @@ func oneImage(im *Span, placeholder Text, tensor bool) Text {
 }
 
 // Descriptors returns the ec_transfer_params of an encode's answer, an object
-// keyed by hash, or nil. It reports whether the answer had something else in
-// their place. Answer must be valid JSON.
-func Descriptors(answer []byte) (params []byte, odd bool) {
-	v := Lookup(answer, "ec_transfer_params")
-	if IsObject(v) {
-		return v, false
+// keyed by hash, or nil. Answer must be valid JSON.
+func Descriptors(answer []byte) []byte {
+	if v := Lookup(answer, "ec_transfer_params"); IsObject(v) {
+		return v
 	}
-	return nil, !IsNull(v)
+	return nil
 }
 
 // MergeDescriptors merges the descriptors of several answers in their order. A

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -24,6 +25,7 @@ type Span struct {
 	Placeholder    []byte // the object as it came
 	Kwargs         []byte // a JSON string, or nil
 	Offset, Length int
+	ids            []byte // those that stand for it, as they are in the array
 }
 
 // Tensors reports whether there is a rendered tensor for every image.
@@ -205,29 +207,41 @@ func emptyMap(text []byte) bool {
 	return empty
 }
 
-// idRange returns n token ids, from the one at index from, as they stand in the
-// array.
-func idRange(ids []byte, from, n int) []byte {
-	i := 1
-	next := func() (lo int) { // moves over one id
-		for !isDigit(ids[i]) {
-			i++
-		}
-		lo = i
-		for isDigit(ids[i]) {
-			i++
-		}
-		return lo
+// locate notes which ids stand for each image, in one walk through the array.
+func (f *Features) locate(ids []byte) {
+	order := make([]*Span, len(f.Images))
+	for i := range f.Images {
+		order[i] = &f.Images[i]
 	}
-	for range from {
-		next()
+	slices.SortFunc(order, func(a, b *Span) int { return a.Offset - b.Offset })
+	at, pos := 0, 1 // the number of the next id, and where it is looked for
+	for _, s := range order {
+		if s.Offset < at { // spans that overlap
+			at, pos = 0, 1
+		}
+		_, pos = idRange(ids, pos, s.Offset-at)
+		s.ids, pos = idRange(ids, pos, s.Length)
+		at = s.Offset + s.Length
 	}
+}
+
+// idRange returns the next n token ids from a place in the array on, as they
+// stand there, and the place behind them.
+func idRange(ids []byte, pos, n int) ([]byte, int) {
 	if n == 0 {
-		return nil
+		return nil, pos
 	}
-	lo := next()
-	for range n - 1 {
-		next()
+	from := -1
+	for range n {
+		for !isDigit(ids[pos]) {
+			pos++
+		}
+		if from < 0 {
+			from = pos
+		}
+		for isDigit(ids[pos]) {
+			pos++
+		}
 	}
-	return ids[lo:i]
+	return ids[from:pos], pos
 }

@@ -23,10 +23,10 @@ func generatePrompt(b *Body) (Prompt, error) {
 		return Prompt{}, Invalid("invalid_media", "content_parts are not served: send features")
 	}
 	params := b.Get("sampling_params")
-	if !IsNull(params) && !IsObject(params) {
+	if !editable(params) {
 		return Prompt{}, Invalid("invalid_prompt", "sampling_params must be an object")
 	}
-	if extra := Lookup(params, "extra_args"); !IsNull(extra) && !IsObject(extra) {
+	if extra := Lookup(params, "extra_args"); !editable(extra) {
 		return Prompt{}, Invalid("invalid_prompt", "sampling_params.extra_args must be an object")
 	}
 	features, err := parseFeatures(b.Get("features"), n, true)
@@ -34,6 +34,16 @@ func generatePrompt(b *Body) (Prompt, error) {
 		return Prompt{}, Invalid("invalid_prompt", "%v", err)
 	}
 	return Prompt{Given: Tokens{IDs: ids, Count: n, Features: features}}, nil
+}
+
+// editable reports whether a value is absent, null, or an object that legs can
+// add to.
+func editable(value []byte) bool {
+	if IsNull(value) {
+		return true
+	}
+	_, err := ParseBody(value)
+	return err == nil
 }
 
 // nullTensors returns features with null for tensors that are empty or missing,
@@ -61,19 +71,19 @@ func (f *Features) imagesOnly() bool {
 // tensorMap is kwargs_data with null for each item that is empty or missing.
 func (f *Features) tensorMap() Text {
 	t := Text{openBrace}
-	hashes, err := ParseBody(f.Hashes)
-	if err != nil {
-		return Text{null}
-	}
-	kwargs := byName(f.Kwargs)
-	for _, m := range hashes.members {
+	hashes, kwargs := byName(f.Hashes), byName(f.Kwargs)
+	EachMember(f.Hashes, func(name, list []byte) bool {
+		key := string(unescape(name[1 : len(name)-1]))
+		if &list[0] != &hashes[key][0] { // the name stands again further on
+			return true
+		}
 		if len(t) > 1 {
 			t = append(t, comma)
 		}
-		items, _ := listOf(kwargs[string(m.name)])
-		t = append(t, hashes.text[m.lo:m.value], []byte("["))
+		items, _ := listOf(kwargs[key])
+		t = append(t, name[:cap(name)-cap(list)], []byte("[")) // up to the value
 		i := 0
-		EachElement(hashes.text[m.value:m.hi], func([]byte) bool {
+		EachElement(list, func([]byte) bool {
 			if i > 0 {
 				t = append(t, comma)
 			}
@@ -86,7 +96,8 @@ func (f *Features) tensorMap() Text {
 			return true
 		})
 		t = append(t, []byte("]"))
-	}
+		return true
+	})
 	return append(t, closeBrace)
 }
 

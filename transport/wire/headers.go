@@ -31,6 +31,26 @@ var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hos
 var owned = nameSet("Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect", "Prefer",
 	HeaderRequestID, HeaderHop)
 
+// Reserved reports whether a header of a leg, named in canonical form, is the
+// coordinator's to set, or concerns a connection or a body, so that no operator
+// can add it. profile is the name of the header that carries the scheduling
+// profile. Accept-Encoding is among them: parsed answers are not decoded.
+func Reserved(name, profile string) bool {
+	return owned[name] || hopByHop[name] || strings.EqualFold(name, profile) || strings.HasPrefix(name, "Content-") ||
+		name == "Accept-Encoding" || name == "Proxy-Connection"
+}
+
+// IsToken reports whether s can be the name of a header (RFC 9110, 5.6.2).
+func IsToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
 func nameSet(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))
 	for _, n := range names {

@@ -65,7 +65,9 @@ func (p *Protocol) ParseRender(answer []byte, images int, tensors bool) (t Token
 	if n := len(features.Images); n != images {
 		return t, fmt.Errorf("it has %d images, the request has %d", n, images)
 	}
-	return Tokens{IDs: append([]byte(nil), ids...), Count: count, Features: features.clone(tensors)}, nil
+	t = Tokens{IDs: append([]byte(nil), ids...), Count: count, Features: features.clone(tensors)}
+	t.Features.locate(t.IDs)
+	return t, nil
 }
 
 // Format is the shape of encode and prefill legs.

@@ -81,6 +81,9 @@ func Lookup(text []byte, name string) (value []byte) {
 // escapes, is name.
 func NameIs(spelt []byte, name string) bool {
 	inner := spelt[1 : len(spelt)-1]
+	if len(inner) > 6*len(name) { // longer than with every character escaped
+		return false
+	}
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner) == name
 	}

@@ -1,0 +1,144 @@
+// Package budget bounds the bytes that requests hold in memory: their bodies,
+// their images and their rendered tensors. What is large is charged before it is
+// allocated, and a request that would go over the limit is refused.
+package budget
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Budget is what all requests together may hold. It may be used by many
+// goroutines. A nil Budget has no limit and counts nothing.
+type Budget struct {
+	limit   int64
+	used    atomic.Int64
+	refused atomic.Int64
+}
+
+// New makes a budget of so many bytes.
+func New(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Used returns the bytes that are charged now.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Refused returns how many charges were refused.
+func (b *Budget) Refused() int64 { return b.refused.Load() }
+
+// Open opens the account of one request.
+func (b *Budget) Open() *Account { return &Account{budget: b} }
+
+// Account is what one request holds. It may be used by many goroutines. A nil
+// Account charges nothing.
+type Account struct {
+	budget *Budget
+	mu     sync.Mutex
+	held   int64
+	closed bool
+}
+
+// Charge takes n bytes out of the budget, or none and returns a fault of kind
+// QueueFull. After Close it refuses.
+func (a *Account) Charge(n int64) error {
+	if a == nil || a.budget == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b := a.budget; a.closed || b.used.Add(n) > b.limit {
+		if !a.closed {
+			b.used.Add(-n)
+		}
+		b.refused.Add(1)
+		f := wire.Faultf(wire.QueueFull, "too many bytes in flight")
+		f.RetryAfter = "1"
+		return f
+	}
+	a.held += n
+	return nil
+}
+
+// Refund gives back n bytes that were charged.
+func (a *Account) Refund(n int64) {
+	if a == nil || a.budget == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.held -= n
+		a.budget.used.Add(-n)
+	}
+}
+
+// Close gives back what is left. Later calls do nothing.
+func (a *Account) Close() {
+	if a == nil || a.budget == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.closed = true
+		a.budget.used.Add(-a.held)
+		a.held = 0
+	}
+}
+
+// Buffer is a buffer that grows as bytes arrive and charges what it allocates.
+// It belongs to one goroutine.
+type Buffer struct {
+	account *Account
+	most    int64 // that it is ever to hold, or -1
+	buf     []byte
+}
+
+// ahead is what a promised length may reserve before its bytes are there.
+const ahead = 1 << 20
+
+// NewBuffer makes a buffer for what is promised to be so long (-1: nothing is
+// promised). A promise reserves at most a megabyte.
+func NewBuffer(a *Account, promised int64) (*Buffer, error) {
+	b := &Buffer{account: a, most: promised}
+	size := int64(4 << 10)
+	if promised >= 0 {
+		size = min(promised+1, ahead) // one more, so that the end is seen without growing
+	}
+	return b, b.grow(size)
+}
+
+func (b *Buffer) grow(size int64) error {
+	if err := b.account.Charge(size - int64(cap(b.buf))); err != nil {
+		return err
+	}
+	buf := make([]byte, len(b.buf), size)
+	copy(buf, b.buf)
+	b.buf = buf
+	return nil
+}
+
+// Free returns room for more bytes, at least one. An error is a fault of kind
+// QueueFull.
+func (b *Buffer) Free() ([]byte, error) {
+	if len(b.buf) == cap(b.buf) {
+		size := 2 * int64(cap(b.buf))
+		if exact := b.most + 1; int64(cap(b.buf)) < exact && exact < size {
+			size = exact
+		}
+		if err := b.grow(size); err != nil {
+			return nil, err
+		}
+	}
+	return b.buf[len(b.buf):cap(b.buf)], nil
+}
+
+// Filled adds the first n bytes of the room that Free returned.
+func (b *Buffer) Filled(n int) { b.buf = b.buf[:len(b.buf)+n] }
+
+// Bytes returns what has been filled.
+func (b *Buffer) Bytes() []byte { return b.buf }
+
+// Refund gives back what the buffer has charged: its bytes are not kept.
+func (b *Buffer) Refund() { b.account.Refund(int64(cap(b.buf))) }

@@ -1,0 +1,129 @@
+package budget
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestChargesAreGivenBackExactlyOnce(t *testing.T) {
+	b := New(100)
+	a, other := b.Open(), b.Open()
+	if err := a.Charge(60); err != nil {
+		t.Fatal(err)
+	}
+	err := other.Charge(41)
+	if f := wire.FaultOf(err); f.Kind != wire.QueueFull || f.RetryAfter != "1" || b.Used() != 60 || b.Refused() != 1 {
+		t.Errorf("%v, used %d, refused %d", err, b.Used(), b.Refused())
+	}
+	if err := other.Charge(40); err != nil || b.Used() != 100 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	a.Refund(10)
+	a.Close()
+	a.Close()
+	a.Refund(10)
+	if err := a.Charge(1); err == nil || b.Used() != 40 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	other.Close()
+	if b.Used() != 0 {
+		t.Errorf("used %d", b.Used())
+	}
+}
+
+func TestWithoutABudgetNothingIsCounted(t *testing.T) {
+	var none *Account
+	var b *Budget
+	for _, a := range []*Account{none, b.Open()} {
+		if err := a.Charge(1 << 60); err != nil {
+			t.Error(err)
+		}
+		a.Refund(1)
+		a.Close()
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b := New(1000)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 1000 {
+				a := b.Open()
+				for range rnd.IntN(5) {
+					if n := rnd.Int64N(300); a.Charge(n) == nil && rnd.IntN(2) == 0 {
+						a.Refund(n)
+					}
+				}
+				if b.Used() > 1000+16*300 { // charges that are being refused
+					t.Error("over the limit")
+				}
+				a.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if b.Used() != 0 {
+		t.Errorf("used %d", b.Used())
+	}
+}
+
+// TestPromisesReserveLittle: what is charged follows the bytes that arrive.
+func TestPromisesReserveLittle(t *testing.T) {
+	b := New(1 << 40)
+	for _, tt := range []struct{ promised, sent, most int64 }{
+		{10 << 30, 0, 1 << 20}, {10 << 30, 3 << 20, 4 << 20}, {-1, 0, 4 << 10}, {100, 100, 101}, {5 << 20, 5 << 20, 5<<20 + 1}, {-1, 5000, 8 << 10},
+	} {
+		a := b.Open()
+		buf, err := NewBuffer(a, tt.promised)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := bytes.Repeat([]byte("x"), int(tt.sent))
+		for rest := data; len(rest) > 0; {
+			room, err := buf.Free()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := copy(room, rest)
+			buf.Filled(n)
+			rest = rest[n:]
+		}
+		if used := b.Used(); used > tt.most || !bytes.Equal(buf.Bytes(), data) {
+			t.Errorf("promised %d, sent %d: %d charged", tt.promised, tt.sent, used)
+		}
+		buf.Refund()
+		if b.Used() != 0 {
+			t.Errorf("used %d", b.Used())
+		}
+		a.Close()
+	}
+}
+
+func TestBufferStopsAtTheLimit(t *testing.T) {
+	b := New(10 << 10)
+	a := b.Open()
+	defer a.Close()
+	buf, err := NewBuffer(a, -1)
+	for err == nil {
+		var room []byte
+		if room, err = buf.Free(); err == nil {
+			buf.Filled(len(room))
+		}
+	}
+	if wire.FaultOf(err).Kind != wire.QueueFull || b.Used() > 10<<10 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	if _, err := NewBuffer(a, 1<<30); err == nil {
+		t.Error("a megabyte fits into what is left of ten kilobytes")
+	}
+}

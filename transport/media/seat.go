@@ -1,0 +1,156 @@
+package media
+
+import "context"
+
+// Found is how a request comes by an image.
+type Found string
+
+// The ways to come by an image.
+const (
+	Hit     Found = "hit"     // it is kept
+	Shared  Found = "shared"  // another request's download is under way
+	Miss    Found = "miss"    // the request leads a download of its own
+	Expired Found = "expired" // likewise: what was kept was too old
+	Nowhere Found = ""        // there is none, and the request did not want to lead
+)
+
+// Seat is a request's share in a download. Whoever has one leaves it, unless it
+// has got what it came for.
+type Seat struct {
+	flights *Flights
+	url     string
+
+	// Guarded by the flights' lock.
+	flight  *flight // while it is under way
+	leads   bool
+	expired bool // something was kept and too old
+	left    bool
+	settled bool
+	uri     []byte
+	err     error
+	wake    func([]byte, error)
+}
+
+// Seats are all of a request.
+type Seats []*Seat
+
+// Leave leaves each of them.
+func (all Seats) Leave() {
+	for _, s := range all {
+		s.Leave()
+	}
+}
+
+// Seat makes a seat for a URL, which is told apart from others as it is
+// written. It has not joined a flight.
+func (fs *Flights) Seat(url string) *Seat { return &Seat{flights: fs, url: url} }
+
+// Join finds the image among those that are kept, or takes its place in a flight
+// that is under way. If there is neither, it begins one if it may lead: then
+// Run must be called soon, for others may wait, or the seat left.
+//
+// It may be called again if there was neither.
+func (s *Seat) Join(mayLead bool) Found {
+	fs := s.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if s.left {
+		return Nowhere
+	}
+	if fs.closed {
+		s.settle(nil, errClosed)
+		return Shared
+	}
+	if fs.cache != nil {
+		uri, found := fs.cache.get(s.url)
+		if found == Hit {
+			s.settle(uri, nil)
+			return Hit
+		}
+		s.expired = s.expired || found == Expired
+	}
+	if f := fs.byURL[s.url]; f != nil {
+		f.seats[s], s.flight = struct{}{}, f
+		return Shared
+	}
+	if !mayLead {
+		return Nowhere
+	}
+	f := &flight{url: s.url, done: make(chan struct{}), seats: map[*Seat]struct{}{s: {}}}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	fs.byURL[s.url] = f
+	s.flight, s.leads = f, true
+	if s.expired {
+		return Expired
+	}
+	return Miss
+}
+
+// settle notes what a seat was taken for. The lock is held.
+func (s *Seat) settle(uri []byte, err error) {
+	s.flight, s.settled, s.uri, s.err = nil, true, uri, err
+}
+
+// Run downloads, for one who leads, until the image is there or ctx ends. Then
+// the seat is left. It returns the image as [Fetcher.Fetch] does.
+func (s *Seat) Run(ctx context.Context) ([]byte, error) {
+	fs := s.flights
+	fs.mu.Lock()
+	f := s.flight
+	if f != nil {
+		fs.begin(f, false)
+	}
+	settled, uri, err := s.settled, s.uri, s.err
+	fs.mu.Unlock()
+	switch {
+	case settled:
+		return uri, err
+	case f == nil:
+		return nil, canceled(ctx)
+	}
+	select {
+	case <-f.done:
+		return f.uri, f.err
+	case <-ctx.Done():
+		s.Leave()
+		fs.linger(f)
+		return nil, canceled(ctx)
+	}
+}
+
+// Await has wake called once with the image, as [Fetcher.Fetch] returns it,
+// unless the seat is left before: at once, or by the goroutine of the download.
+func (s *Seat) Await(wake func(uri []byte, err error)) {
+	s.flights.mu.Lock()
+	settled, uri, err := s.settled, s.uri, s.err
+	if !settled && !s.left {
+		s.wake = wake
+	}
+	s.flights.mu.Unlock()
+	if settled {
+		wake(uri, err)
+	}
+}
+
+// Leave gives the seat up. The last to leave a flight ends its download. One
+// that leads and leaves before its download has begun has it begin without a
+// worker if others wait. It may be called more than once, and does nothing once
+// the image is there.
+func (s *Seat) Leave() {
+	fs := s.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := s.flight
+	s.flight, s.left, s.wake = nil, true, nil
+	if f == nil {
+		return
+	}
+	delete(f.seats, s)
+	switch {
+	case len(f.seats) == 0:
+		fs.forget(f)
+		f.cancel(errNobodyWaits)
+	case s.leads:
+		fs.begin(f, true)
+	}
+}

@@ -1,0 +1,597 @@
+package wiretest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Protocols that a client can speak.
+const (
+	Chat        = "chat"
+	Completions = "completions"
+	Generate    = "generate"
+)
+
+// Client is a request of a client, and what upstreams have to say about it.
+type Client struct {
+	Protocol string
+	Body     string
+	// Images are those of a chat request, in document order.
+	Images []Image
+	// Local: the request cannot use a remote KV (section 10).
+	Local bool
+	// Given: the client sent token ids, nothing has to be rendered.
+	Given bool
+	// Rendered is the answer of the render service.
+	Rendered string
+	// Encoded are the answers of encode workers, by image.
+	Encoded []string
+	// Prefilled is the answer of a prefill worker. Handoff: kv-nixl can use it.
+	Prefilled string
+	Handoff   bool
+
+	body     *Object // as it came
+	clean    *Object // last of each name, without what a client may not send
+	messages []string
+	tokens   tokens
+	merged   string // descriptors
+	handoff  *Object
+}
+
+// Image is a content part with an image.
+type Image struct {
+	// URL as the client means it, and the data URI that takes its place, as a
+	// JSON string; "" if the URL is one already.
+	URL, Inlined string
+
+	before, spelt, after string // the part, less the closing brace
+	uuid                 bool
+}
+
+// tokens are what is known of the prompt.
+type tokens struct {
+	ids                          string
+	list                         []string
+	hashes, placeholders, kwargs string // maps by modality; "" if they are not there
+	images                       []span
+	media                        bool // of any modality
+	tensors                      bool // there is one for every image
+	features                     *Object
+	imagesOnly                   bool
+	byModality                   []modality
+}
+
+type span struct {
+	hash, tensor   string
+	placeholder    *Object
+	offset, length int
+}
+
+type modality struct {
+	spelt  string // name and colon in mm_hashes
+	hashes int
+	items  []string // of kwargs_data
+}
+
+// New makes the request of a number. Images that are named by URL are at origin.
+func New(seed, n uint64, origin string) *Client {
+	r := random{rand.New(rand.NewPCG(seed, n))}
+	c := &Client{Protocol: pick(r, Chat, Chat, Completions, Generate)}
+	members := c.common(r)
+	switch c.Protocol {
+	case Chat:
+		members = append(members, c.chat(r, origin)...)
+		c.tokens = r.tokens(len(c.Images), true)
+	case Completions:
+		c.tokens = r.tokens(0, false)
+		prompt := r.str()
+		if c.Given = r.oneIn(2); c.Given {
+			prompt = c.tokens.ids
+		}
+		members = append(members, r.member("prompt", prompt))
+	case Generate:
+		c.Given = true
+		members = append(members, c.generate(r)...)
+	}
+	c.body = r.place(members)
+	c.Body = r.space() + c.body.text() + r.space()
+	c.clean = sanitize(c.body)
+	c.Local = c.local()
+	c.answers(r)
+	return c
+}
+
+// common are members that any client may send.
+func (c *Client) common(r random) (members []Member) {
+	maybe := func(name string, values ...string) {
+		if r.oneIn(3) {
+			members = append(members, r.member(name, pick(r, values...)))
+		}
+	}
+	maybe("model", `"demo-model"`, r.str(), `"\ud800"`)
+	maybe("stream", "true", "false", "null")
+	maybe("stream_options", `{ "include_usage" : true }`, "null")
+	maybe("cache_salt", r.str())
+	maybe("priority", r.number())
+	maybe("request_id", r.str())
+	if r.oneIn(4) {
+		members = append(members, r.member("tools", r.array(r.tool(), r.tool())))
+	}
+	if r.oneIn(8) {
+		members = append(members, r.member("response_format", r.schema(pick(r, 1, 2, 3, 8))))
+	}
+	if c.Protocol != Generate {
+		members = append(members, c.sampling(r)...)
+	}
+	for range r.IntN(5) {
+		members = append(members, r.member(pick(r, names...), r.value(4)))
+	}
+	for range max(0, r.IntN(5)-2) {
+		members = append(members, r.member(pick(r, stripped...), r.value(3)))
+	}
+	if r.oneIn(6) {
+		members = append(members, r.withParams("vllm_xargs"))
+	}
+	if c.Protocol != Generate && r.oneIn(6) {
+		members = append(members, r.samplingParams(nil))
+	}
+	if r.oneIn(200) {
+		depth := 100
+		if r.oneIn(10) {
+			depth = 9_999 // as deep as can be
+		}
+		members = append(members, r.member("deep", r.deep(depth)))
+	}
+	return slices.Clip(r.distinct(members))
+}
+
+// distinct keeps one member of each name: place adds others.
+func (r random) distinct(members []Member) []Member {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(members, func(m Member) bool {
+		twice := seen[m.Name]
+		seen[m.Name] = true
+		return twice
+	})
+}
+
+func (r random) tool() string {
+	o, function := &Object{}, &Object{}
+	function.add(r.member("parameters", r.schema(pick(r, 1, 2, 3))))
+	function.add(r.member("name", r.str()))
+	o.add(r.member("function", function.text()))
+	o.add(r.member("type", `"function"`))
+	return o.text()
+}
+
+// sampling are the parameters that a prefill changes, and those that decide
+// whether there may be one.
+func (c *Client) sampling(r random) (members []Member) {
+	maybe := func(n int, name string, values ...string) {
+		if r.oneIn(n) {
+			members = append(members, r.member(name, pick(r, values...)))
+		}
+	}
+	maybe(2, "max_tokens", "9", "0", "null", "1e3", "123456789012345678901")
+	maybe(4, "max_completion_tokens", "9", "null", "7.0")
+	maybe(4, "min_tokens", "2", "null")
+	maybe(4, "n", "1", "1.0", "null", "1", "1", "2", "1e1")
+	maybe(6, "best_of", "1", "null", "1", "3")
+	maybe(4, "stop", `["\n",  "x"]`, `"."`, "null")
+	maybe(6, "stop_token_ids", "[1, 2]", "[]")
+	maybe(6, "logprobs", "true", "false", "0", "5", "null")
+	maybe(6, "top_logprobs", "1", "null")
+	maybe(6, "logprob_token_ids", "[ 7 ]")
+	maybe(6, "ignore_eos", "false", "true")
+	maybe(20, "use_beam_search", "true", "false", "null")
+	maybe(20, "prompt_logprobs", "0", "1", "null", "false")
+	maybe(20, "echo", "true", "false")
+	maybe(20, "truncate_prompt_tokens", "-1", "5", "null")
+	maybe(3, "temperature", "0.70", "1e0", "null")
+	maybe(3, "top_p", "0.95")
+	maybe(4, "seed", "9007199254740993")
+	maybe(4, "logit_bias", `{"50256":-100, "1": 1.0}`)
+	return members
+}
+
+// withParams is an object with transfer params of a client's own in it, which
+// may be in it twice.
+func (r random) withParams(name string) Member {
+	o := r.object(3)
+	for range r.IntN(3) {
+		o.add(r.member(pick(r, transferParams...), r.value(2)))
+	}
+	if r.oneIn(2) {
+		o.add(r.member(pick(r, names...), r.value(2)))
+	}
+	m := r.member(name, "")
+	m.inner = o
+	return m
+}
+
+// samplingParams is that object, with others of the name extra_args that count
+// for no one.
+func (r random) samplingParams(members []Member) Member {
+	for range r.IntN(4) {
+		members = append(members, r.member(pick(r, names...), r.value(2)))
+	}
+	if r.oneIn(6) {
+		members = append(members, r.withParams("extra_args"))
+	}
+	o := &Object{}
+	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	for _, m := range members {
+		o.add(m)
+	}
+	switch r.IntN(3) {
+	case 0:
+		o.add(r.withParams("extra_args"))
+	case 1:
+		if r.oneIn(4) {
+			o.add(r.member("extra_args", "null"))
+		}
+	}
+	m := r.member("sampling_params", "")
+	m.inner = o
+	return m
+}
+
+// chat are the members of a chat request, messages above all.
+func (c *Client) chat(r random, origin string) (members []Member) {
+	maybe := func(name string, values ...string) {
+		if r.oneIn(5) {
+			members = append(members, r.member(name, pick(r, values...)))
+		}
+	}
+	maybe("mm_processor_kwargs", "{}", "{ }", "null", `{ "size" : {"longest_edge":1.0} }`)
+	maybe("media_io_kwargs", `{"image": {"x":1.0}}`, "null")
+	maybe("prompt", r.value(1))
+	maybe("token_ids", r.value(1))
+	maybe("features", r.value(2))
+	m := r.member("messages", "")
+	c.messages = append(c.messages, "["+r.space())
+	for i := range r.IntN(4) {
+		if i > 0 {
+			c.put(r.space() + "," + r.space())
+		}
+		c.message(r, origin)
+	}
+	c.put(r.space() + "]")
+	m.Value = c.text(func(im *Image) string { return im.before + im.spelt + im.after + "}" })
+	return append(members, m)
+}
+
+// put adds to the text behind the last image.
+func (c *Client) put(text string) { c.messages[len(c.messages)-1] += text }
+
+// text is the messages with images as part writes them.
+func (c *Client) text(part func(*Image) string) string {
+	var b strings.Builder
+	for i, between := range c.messages {
+		if i > 0 {
+			b.WriteString(part(&c.Images[i-1]))
+		}
+		b.WriteString(between)
+	}
+	return b.String()
+}
+
+func (c *Client) message(r random, origin string) {
+	parts := []func(){}
+	extra := func(name, value string) {
+		m := r.member(name, value)
+		parts = append(parts, func() { c.put(m.text()) })
+	}
+	extra("role", pick(r, `"user"`, `"system"`, `"tool"`, `"assistant"`, r.str()))
+	if r.oneIn(3) {
+		extra("tool_calls", r.list(3))
+	}
+	if r.oneIn(3) {
+		extra(pick(r, names...), r.value(3))
+	}
+	switch r.IntN(6) {
+	case 0: // none
+	case 1:
+		extra("content", "null")
+	case 2:
+		extra("content", r.str())
+		if r.oneIn(4) {
+			extra("content", r.str())
+		}
+	default:
+		parts = append(parts, func() {
+			c.put(r.spell("content") + r.space() + ":" + r.space() + "[" + r.space())
+			for i := range r.IntN(5) {
+				if i > 0 {
+					c.put(r.space() + "," + r.space())
+				}
+				if r.oneIn(3) {
+					c.image(r, origin)
+				} else {
+					c.put(r.part())
+				}
+			}
+			c.put(r.space() + "]")
+		})
+	}
+	r.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	c.put("{" + r.space())
+	for i, p := range parts {
+		if i > 0 {
+			c.put(r.space() + "," + r.space())
+		}
+		p()
+	}
+	c.put(r.space() + "}")
+}
+
+// part is a content part without media.
+func (r random) part() string {
+	if r.oneIn(8) {
+		return pick(r, r.str(), r.number(), "null", "[]", "{}", "true")
+	}
+	o := &Object{}
+	typed := pick(r, "text", "refusal", "thinking", "input_text", "tool_result", "brand_new", "")
+	o.add(r.member("type", r.spell(typed)))
+	o.add(r.member(pick(r, "text", "refusal", "x"), r.str()))
+	if r.oneIn(6) {
+		o.add(r.member("image_url", "null"))
+	}
+	if r.oneIn(3) {
+		o.add(r.member(pick(r, names...), r.value(3)))
+	}
+	r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
+	return o.text()
+}
+
+// picture is an image as bytes.
+func picture(n int) []byte { return fmt.Appendf(nil, "\x89PNG\r\n\x1a\nimage %d", n) }
+
+// Picture is what an origin serves at a path; nil if there is nothing.
+func Picture(path string) []byte {
+	n, err := strconv.Atoi(strings.TrimPrefix(path, "/images/"))
+	if err != nil {
+		return nil
+	}
+	return picture(n)
+}
+
+func dataURI(n int) string {
+	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture(n))
+}
+
+// image adds a content part with an image.
+func (c *Client) image(r random, origin string) {
+	n := r.IntN(6)
+	im := Image{URL: dataURI(n)}
+	if r.oneIn(3) {
+		im.URL, im.Inlined = fmt.Sprintf("%s/images/%d", origin, n), `"`+dataURI(n)+`"`
+	}
+	im.spelt = r.spell(im.URL)
+	const here = "\x00"
+	url := here
+	if !r.oneIn(3) { // an object
+		o := &Object{}
+		o.add(r.member("url", here))
+		if r.oneIn(2) {
+			o.add(r.member("detail", pick(r, `"low"`, `"auto"`, "null")))
+		}
+		if r.oneIn(4) {
+			o.add(r.member(pick(r, names...), r.value(2)))
+		}
+		r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
+		url = o.text()
+	}
+	o := &Object{}
+	o.add(r.member("image_url", url))
+	if !r.oneIn(4) {
+		o.add(r.member("type", pick(r, `"image_url"`, `"picture"`, `"text"`, "null", `"image\u005furl"`)))
+	}
+	if im.uuid = r.oneIn(4); im.uuid {
+		o.add(r.member("uuid", pick(r, r.str(), "null")))
+	}
+	for range r.IntN(3) {
+		o.add(r.member(pick(r, names...), r.value(2)))
+	}
+	r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
+	im.before, im.after, _ = strings.Cut(o.text(), here)
+	im.after = strings.TrimSuffix(im.after, "}")
+	c.Images = append(c.Images, im)
+	c.messages = append(c.messages, "")
+}
+
+// tokens are token ids with so many images among them.
+func (r random) tokens(images int, rendered bool) (t tokens) {
+	count := 1 + r.IntN(12) + 2*images
+	for range count {
+		t.list = append(t.list, pick(r, "0", "1", "17", "151643", "9007199254740993"))
+	}
+	t.ids = r.array(t.list...)
+	kind := r.IntN(4) // 0: no kwargs_data, 1: null in it, else whole
+	t.tensors, t.imagesOnly = true, true
+	hashes, placeholders, kwargs := &Object{}, &Object{}, &Object{}
+	add := func(name string, n int) {
+		var hs, ps, ks []string
+		for i := range n {
+			s := span{hash: pick(r, `"hash-1"`, `"h\/2"`, `"é"`, `"\ud800"`), offset: r.IntN(count)}
+			s.length = r.IntN(count - s.offset + 1)
+			s.placeholder = r.placeholder(s)
+			item := pick(r, `"AAAA"`, `"a\/bc"`, `"Zm9v"`)
+			if kind == 1 && (i == 0 || r.oneIn(2)) {
+				item = pick(r, "null", `""`)
+			}
+			hs, ps, ks = append(hs, s.hash), append(ps, s.placeholder.text()), append(ks, item)
+			if name == "image" {
+				if s.tensor = item; kind == 0 || len(item) < 3 || item == "null" {
+					s.tensor, t.tensors = "", false
+				}
+				t.images = append(t.images, s)
+			}
+			t.media = true
+		}
+		m := r.member(name, r.array(hs...))
+		hashes.add(m)
+		placeholders.add(r.member(name, r.array(ps...)))
+		kwargs.add(r.member(name, r.array(ks...)))
+		t.byModality = append(t.byModality, modality{spelt: m.Spelt + m.Colon, hashes: n, items: ks})
+		t.imagesOnly = t.imagesOnly && name == "image"
+	}
+	if images > 0 || rendered && r.oneIn(4) {
+		add("image", images)
+	}
+	if images > 0 && r.oneIn(4) {
+		add(pick(r, "audio", "video", "x\xed\xa0\x80"), 1+r.IntN(2))
+	}
+	if len(hashes.members) == 0 {
+		return t
+	}
+	t.hashes, t.placeholders = hashes.text(), placeholders.text()
+	t.features = &Object{}
+	parts := []Member{r.member("mm_hashes", t.hashes), r.member("mm_placeholders", t.placeholders)}
+	if kind > 0 {
+		t.kwargs = kwargs.text()
+		parts = append(parts, r.member("kwargs_data", t.kwargs))
+	}
+	if r.oneIn(3) {
+		parts = append(parts, r.member(pick(r, names...), r.value(2)))
+	}
+	r.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	for _, m := range parts {
+		t.features.add(m)
+	}
+	if t.media && kind == 0 {
+		t.tensors = false
+	}
+	return t
+}
+
+// placeholder says where an image stands, and more that nobody knows yet.
+func (r random) placeholder(s span) *Object {
+	o := &Object{}
+	for range r.IntN(3) {
+		o.add(r.member(pick(r, "is_embed", "is_embed", "z", ""), r.value(2)))
+	}
+	o.add(r.member("offset", strconv.Itoa(s.offset)))
+	if r.oneIn(2) {
+		o.add(r.member(pick(r, "x", "Offset"), r.value(1)))
+	}
+	o.add(r.member("length", strconv.Itoa(s.length)))
+	return o
+}
+
+// generate are the members of a generate request.
+func (c *Client) generate(r random) (members []Member) {
+	images := max(0, r.IntN(5)-2)
+	c.tokens = r.tokens(images, false)
+	members = append(members, r.member("token_ids", c.tokens.ids))
+	switch {
+	case c.tokens.features != nil:
+		m := r.member("features", "")
+		m.inner = c.tokens.features
+		members = append(members, m)
+	case r.oneIn(4):
+		members = append(members, r.member("features", pick(r, "null", "{}")))
+	}
+	switch r.IntN(8) {
+	case 0:
+	case 1:
+		members = append(members, r.member("sampling_params", "null"))
+	default:
+		inner := c.sampling(r)
+		if r.oneIn(10) {
+			inner = append(inner, r.member("temperature", "1.0"), r.member("top_p", "0.5")) // twice
+		}
+		inner = slices.DeleteFunc(inner, func(m Member) bool { return m.Name == "max_completion_tokens" })
+		members = append(members, r.samplingParams(inner))
+	}
+	if r.oneIn(6) {
+		members = append(members, r.member("content_parts", "null"))
+	}
+	return members
+}
+
+// answers are what upstreams say.
+func (c *Client) answers(r random) {
+	if c.Protocol != Generate && !c.Given {
+		o := r.object(2)
+		o.add(r.member("token_ids", c.tokens.ids))
+		switch {
+		case c.tokens.features != nil:
+			o.add(r.member("features", c.tokens.features.text()))
+		case r.oneIn(2):
+			o.add(r.member("features", pick(r, "null", "{}")))
+		}
+		o.add(r.member("request_id", r.str()))
+		if c.Rendered = r.space() + o.text() + r.space(); c.Protocol == Completions {
+			c.Rendered = r.array(o.text())
+		}
+	}
+	if c.Protocol == Chat {
+		c.encodeAnswers(r)
+	}
+	o := r.object(3)
+	if r.oneIn(6) {
+		o.add(r.member("kv_transfer_params", r.value(1)))
+	}
+	given := pick(r, "null", `"x"`, "[]", "{}")
+	if c.Handoff = !r.oneIn(8); c.Handoff {
+		c.handoff = r.handoff()
+		given = c.handoff.text()
+	}
+	o.add(r.member("kv_transfer_params", given))
+	if r.oneIn(2) {
+		o.add(r.member("choices", r.list(2)))
+	}
+	c.Prefilled = r.space() + o.text() + r.space()
+}
+
+// handoff are transfer params of a prefill worker, with members that nobody has
+// heard of.
+func (r random) handoff() *Object {
+	parts := []Member{r.member("remote_engine_id", r.str()), r.member("remote_host", `"10.0.0.1"`), r.member("remote_port", pick(r, "5600", "5600.0")),
+		r.member("remote_block_ids", pick(r, "[1, 2,3]", "null", "[[1],[ 2 ]]"))}
+	maybe := func(name, value string) {
+		if r.oneIn(2) {
+			parts = append(parts, r.member(name, value))
+		}
+	}
+	maybe("do_remote_decode", pick(r, "false", "true", "null"))
+	maybe("do_remote_prefill", pick(r, "false", "true"))
+	maybe("tp_size", "8")
+	for range r.IntN(4) {
+		parts = append(parts, r.member(pick(r, names...), r.value(3)))
+	}
+	return r.place(r.distinct(parts))
+}
+
+// encodeAnswers are descriptors, by hash; the same hash has the same one.
+func (c *Client) encodeAnswers(r random) {
+	if len(c.tokens.images) != len(c.Images) {
+		panic("the images do not match the tokens")
+	}
+	type entry struct{ name, value string }
+	known := map[string]entry{}
+	var merged []string
+	for _, im := range c.tokens.images {
+		e, again := known[im.hash]
+		if !again {
+			e = entry{im.hash, pick(r, r.object(3).text(), r.object(2).text(), "null")}
+			known[im.hash] = e
+			if e.value != "null" {
+				merged = append(merged, e.name+":"+e.value)
+			}
+		}
+		params := &Object{}
+		params.add(Member{Name: "h", Before: r.space(), Spelt: e.name, Colon: r.space() + ":" + r.space(), Value: e.value, After: r.space()})
+		o := r.object(2)
+		o.add(r.member("ec_transfer_params", params.text()))
+		c.Encoded = append(c.Encoded, o.text())
+	}
+	if len(merged) > 0 {
+		c.merged = "{" + strings.Join(merged, ",") + "}"
+	}
+}
