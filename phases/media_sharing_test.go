@@ -14,7 +14,6 @@ import (
 type sharing struct {
 	*bench
 	Phase
-	close func()
 }
 
 func newSharing(t *testing.T, p string) *sharing {

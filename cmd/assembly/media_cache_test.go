@@ -66,16 +66,6 @@ func (r *rig) labelled(name, label string) float64 {
 	return 0
 }
 
-func (r *rig) pool(name string) (busy, queued int) {
-	for _, p := range r.Engine.Status().Pools {
-		if p.Name == name {
-			return p.Busy, p.Queued
-		}
-	}
-	r.t.Errorf("no pool %s", name)
-	return 0, 0
-}
-
 // wantImage fails the test unless an answer names these images.
 func wantImage(t *testing.T, got response, names ...string) {
 	t.Helper()
@@ -103,8 +93,8 @@ func TestOneDownloadForManyRequests(t *testing.T) {
 			if err := gate.WaitFor(within(t), 1); err != nil {
 				t.Fatal(err)
 			}
-			if busy, queued := r.pool(phases.PoolMedia); busy != 1 || queued != 0 {
-				t.Errorf("%d workers are busy, %d tasks wait", busy, queued)
+			if p := poolOf(r, phases.PoolMedia); p.Busy != 1 || p.Queued != 0 {
+				t.Errorf("%+v", p)
 			}
 			if n == 101 {
 				if err := r.Engine.Resize(phases.PoolMedia, actors.PoolSettings{Size: 2, Queue: 1}); err != nil {
@@ -163,8 +153,8 @@ func TestLeavingOthersDownloads(t *testing.T) {
 				r.sent.Add(-1)
 				left[i] = true
 			}
-			if busy, _ := r.pool(phases.PoolMedia); left[0] && busy != 0 {
-				t.Error("the leader's worker is busy")
+			if p := poolOf(r, phases.PoolMedia); left[0] && p.Busy != 0 {
+				t.Errorf("the leader's worker is busy: %+v", p)
 			}
 			if len(left) == 3 {
 				r.settled()

@@ -67,11 +67,11 @@ func stringEnd(text []byte, start int) int {
 // standIn is the stand-in of a data URI; "" if the text is not one, or not in its
 // only spelling.
 func standIn(uri []byte) string {
-	form, text, ok := bytes.Cut(uri[:min(len(uri), 200)], []byte(","))
+	form, _, ok := bytes.Cut(uri[:min(len(uri), 200)], []byte(","))
 	if !ok || !bytes.HasPrefix(form, []byte("data:")) || !bytes.HasSuffix(form, []byte(";base64")) {
 		return ""
 	}
-	text = uri[len(form)+1:]
+	text := uri[len(form)+1:]
 	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 {
 		return "" // which the decoder would skip
 	}

@@ -106,9 +106,11 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 		},
 	}
 	if secure {
-		o.transport.DialTLSContext, err = s.dialTLS(base.Hostname())
+		if o.transport.DialTLSContext, err = s.dialTLS(base.Hostname()); err != nil {
+			return nil, err
+		}
 	}
-	return o, err
+	return o, nil
 }
 
 // checkSecurity refuses settings that would silently not be used.

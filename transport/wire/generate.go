@@ -73,14 +73,14 @@ func (f *Features) tensorMap() Text {
 	t := Text{openBrace}
 	hashes, kwargs := byName(f.Hashes), byName(f.Kwargs)
 	EachMember(f.Hashes, func(name, list []byte) bool {
-		key := string(unescape(name[1 : len(name)-1]))
-		if &list[0] != &hashes[key][0] { // the name stands again further on
+		key := unescape(name[1 : len(name)-1])
+		if &list[0] != &hashes[string(key)][0] { // the name stands again further on
 			return true
 		}
 		if len(t) > 1 {
 			t = append(t, comma)
 		}
-		items, _ := listOf(kwargs[key])
+		items, _ := listOf(kwargs[string(key)])
 		t = append(t, name[:cap(name)-cap(list)], []byte("[")) // up to the value
 		i := 0
 		EachElement(list, func([]byte) bool {
