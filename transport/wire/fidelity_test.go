@@ -30,7 +30,7 @@ const fidelitySeed = 4
 func TestEveryLegIsTheClientsBodyButForWhatTheContractNames(t *testing.T) {
 	const shards = 4
 	n := uint64(100_000)
-	if testing.Short() {
+	if testing.Short() || underRace { // make test runs it whole without the detector
 		n = 5_000
 	}
 	// There is a lot of garbage and next to no heap: by default more than half
