@@ -6,7 +6,7 @@ import "time"
 //
 // It is not to be changed once requests run on it. Copies share its slices and pointers.
 type Config struct {
-	// LogLevel is 1 warn, 2 info, 3 verbose, 4 debug, 5 trace (bodies too, redacted).
+	// LogLevel is 1 warn, 2 info, 3 verbose, 4 debug, 5 trace.
 	LogLevel int `toml:"log_level"`
 	// LogFormat is "json" or "text".
 	LogFormat string `toml:"log_format"`

@@ -97,7 +97,7 @@ var (
 	Done = Verdict{Done: true}
 )
 
-// Names of pools. Those of the phases are their own names.
+// Names of pools: of the work that is done there.
 const (
 	PoolMedia   = "media"
 	PoolRender  = "render"
