@@ -6,13 +6,6 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// IsDataURI reports whether a JSON string, given with its quotes, is a URL of
-// scheme "data". It looks at the beginning only.
-func IsDataURI(value []byte) bool {
-	c, ok := newChars(value)
-	return ok && c.scheme("data:")
-}
-
 // CheckDataURI checks an inlined image: a JSON string, given with its quotes as
 // it is in the body, that is a data URI of at most maxSize bytes once decoded.
 // It reads the string where it is and allocates nothing. Errors are *wire.Fault.
