@@ -283,12 +283,18 @@ func (e *Engine) detach(task phases.Task, phase, request string) {
 	p := e.pools.all[task.Pool]
 	if p == nil {
 		e.log.Error("a task that outlives its request names no pool", "phase", phase, "pool", task.Pool)
+		if task.Over != nil {
+			task.Over()
+		}
 		return
 	}
 	e.mu.Lock()
 	e.detached++
 	e.mu.Unlock()
 	done := func() {
+		if task.Over != nil {
+			task.Over()
+		}
 		e.mu.Lock()
 		e.detached--
 		e.announce()

@@ -429,8 +429,8 @@ func (s *supervisor) end(outcome error) {
 		s.engine.pools.free(pl)
 	}
 	s.places = nil
-	s.req.Close()
 	s.release()
+	s.req.Close()
 }
 
 // release hands out what the phases leave to be done after the request.

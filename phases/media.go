@@ -52,6 +52,7 @@ type mediaPhase struct {
 	parallel    int
 	maxEntries  int
 	maxSize     int64
+	kept        int64
 	description string
 	metrics     *Metrics
 }
@@ -90,7 +91,7 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("allowed_domains", "%v", err)
 	}
 	flights := media.NewFlights(fetcher, media.FlightSettings{
-		CacheSize: int64(p.CacheSize) << 20, CacheTTL: p.CacheTTL,
+		CacheSize: int64(p.CacheSize) << 20, CacheTTL: p.CacheTTL, Memory: deps.Memory,
 		Landed: func(err error) {
 			result := "ok"
 			if err != nil {
@@ -106,10 +107,13 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 		description += fmt.Sprintf(", %d MB of them kept for %v", p.CacheSize, p.CacheTTL)
 	}
 	return &mediaPhase{flights: flights, parallel: p.MaxConcurrentDownloads, maxEntries: p.MaxMultimodalEntries,
-		maxSize: s.MaxSize, metrics: deps.Metrics, description: description}, nil
+		maxSize: s.MaxSize, kept: int64(p.CacheSize) << 20, metrics: deps.Metrics, description: description}, nil
 }
 
 func (p *mediaPhase) Name() string { return stepMedia }
+
+// Kept returns how many bytes of images are kept for later requests at most.
+func (p *mediaPhase) Kept() int64 { return p.kept }
 
 // String describes the phase for operators.
 func (p *mediaPhase) String() string { return p.description }
@@ -272,9 +276,6 @@ func (p *mediaPhase) Join(r *Request, results []Result) (Verdict, error) {
 		case *wanted:
 			f.shared = append(f.shared, d)
 		case inlined:
-			if err := r.Memory.Charge(int64(len(d.uri))); err != nil {
-				return Next, err
-			}
 			for _, i := range d.images {
 				f.uris[i] = d.uri
 			}
@@ -284,6 +285,6 @@ func (p *mediaPhase) Join(r *Request, results []Result) (Verdict, error) {
 		return Verdict{Again: stepMedia}, nil
 	}
 	r.Fetched.Media = r.Prompt.Media.Inline(f.uris)
-	r.fetching = nil
+	r.fetching, r.images = nil, f.seats
 	return Next, nil
 }

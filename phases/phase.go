@@ -77,6 +77,9 @@ type Task struct {
 	// or more, from any goroutine; the first call counts. No worker is held
 	// meanwhile. When ctx ends, wake need not be called any more.
 	Await func(ctx context.Context, wake func(Result, error))
+	// Over, if set, is called once when a task that outlives its request has been
+	// run, or was dropped. Others are joined instead.
+	Over func()
 }
 
 // Result is what a task found out, for the Join of its own phase.

@@ -132,7 +132,7 @@ func (p *prefill) Release(r *Request) []Task {
 	proto, src := r.Protocol, r.source()
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", SendOnce: true, Unjudged: true,
 		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, params) }}
-	return []Task{{Pool: PoolRelease, Run: func(ctx context.Context) (Result, error) {
+	return []Task{{Pool: PoolRelease, Over: r.keep(), Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()
 		_, _, err := p.decode.Call(ctx, leg)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 )
 
@@ -26,6 +27,8 @@ type Deps struct {
 	// name none, UseOpenAIFormat is the format of those that say nothing.
 	KVConnector, ECConnector string
 	UseOpenAIFormat          bool
+	// Memory is charged for what requests hold; nil charges nothing.
+	Memory *budget.Budget
 	// OnClose registers what has to be closed when the pipeline is not used any
 	// more.
 	OnClose func(func())
@@ -86,6 +89,17 @@ func NewPipeline(steps []Step, deps Deps) (*Pipeline, error) {
 
 // PipelineOf makes a pipeline of phases that are there already.
 func PipelineOf(phases ...Phase) *Pipeline { return &Pipeline{phases: phases} }
+
+// Kept returns how many bytes the phases keep between requests at most, besides
+// what requests hold.
+func (p *Pipeline) Kept() (n int64) {
+	for _, ph := range p.phases {
+		if k, ok := ph.(interface{ Kept() int64 }); ok {
+			n += k.Kept()
+		}
+	}
+	return n
+}
 
 // Phases returns the phases in order. The slice must not be changed.
 func (p *Pipeline) Phases() []Phase { return p.phases }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/media"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -58,8 +59,22 @@ type Request struct {
 
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
-	// fetching is what replace-media-urls has under way.
+	// fetching is what replace-media-urls has under way, images what it has got:
+	// they stay charged until their seats are left.
 	fetching *fetching
+	images   media.Seats
+}
+
+// keep has what the request is charged with stay charged until done is called,
+// though the request ends before: for a task that outlives it. It is called once
+// at most.
+func (r *Request) keep() (done func()) {
+	memory, images := r.Memory.Keep(), r.images
+	r.images = nil
+	return func() {
+		images.Leave()
+		memory()
+	}
 }
 
 // bypass counts a request that decode alone serves.
@@ -155,4 +170,6 @@ func (r *Request) Close() {
 	r.decodePermit = nil
 	r.fetching.leave()
 	r.fetching = nil
+	r.images.Leave()
+	r.images = nil
 }

@@ -131,6 +131,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		KVConnector:     c.Config.Pipeline.KVConnector,
 		ECConnector:     c.Config.Pipeline.ECConnector,
 		UseOpenAIFormat: c.Config.Pipeline.UseOpenAIFormat,
+		Memory:          c.Memory,
 		OnClose:         func(f func()) { c.closers = append(c.closers, f) },
 		Metrics:         phases.NewMetrics(c.Registry),
 	}

@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"connectors/kv":     {"connectors", "transport/wire"},
 	"transport/gateway": {"transport/budget", "transport/files", "transport/wire"},
 	"transport/files":   {},
-	"transport/media":   {"transport/wire"},
+	"transport/media":   {"transport/budget", "transport/wire"},
 	"transport/wire":    {},
 	"transport/kwargs":  {},
 	"conf":              {},

@@ -58,7 +58,7 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	limitMemory(cfg, environ, log)
+	limitMemory(cfg.Actors.MaxInflightBytes(), c.Pipeline.Kept(), environ, log)
 	public, ops, err := listen(cfg)
 	if err != nil {
 		c.Close()
@@ -115,17 +115,17 @@ func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
 }
 
 // limitMemory has the garbage collector work harder before the process takes
-// much more than requests may hold, unless the operator has said a limit: what
-// they hold, an eighth more for what it is made of, and what a process without
-// requests needs.
-func limitMemory(cfg *conf.Config, environ []string, log *slog.Logger) {
+// much more than requests may hold and images are kept, unless the operator has
+// said a limit: those bytes, an eighth more for what they are made of, and what a
+// process without requests needs.
+func limitMemory(inflight, kept int64, environ []string, log *slog.Logger) {
 	for _, variable := range environ {
 		if strings.HasPrefix(variable, "GOMEMLIMIT=") {
 			return
 		}
 	}
 	const idle = 96 << 20
-	limit := cfg.Actors.MaxInflightBytes()
+	limit := inflight + kept
 	limit += limit/8 + idle
 	debug.SetMemoryLimit(limit)
 	log.Info("memory limit set", "bytes", limit, "by", "actors.max_inflight_size")

@@ -37,6 +37,7 @@ type Account struct {
 	mu     sync.Mutex
 	held   int64
 	closed bool
+	keeps  int // those who need what is charged though the account is closed
 }
 
 // Charge takes n bytes out of the budget, or none and returns a fault of kind
@@ -67,24 +68,48 @@ func (a *Account) Refund(n int64) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.closed {
+	if a.held > 0 {
 		a.held -= n
 		a.budget.used.Add(-n)
 	}
 }
 
-// Close gives back what is left. Later calls do nothing.
+// Keep has what is charged stay charged until done is called, though the account
+// is closed before: for what outlives its request. done may be called more than
+// once.
+func (a *Account) Keep() (done func()) {
+	if a == nil || a.budget == nil {
+		return func() {}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keeps++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.keeps--
+		a.settle()
+	})
+}
+
+// settle gives back what is left of an account that is closed and not kept. The
+// lock is held.
+func (a *Account) settle() {
+	if a.closed && a.keeps == 0 {
+		a.budget.used.Add(-a.held)
+		a.held = 0
+	}
+}
+
+// Close gives back what is left, once nobody keeps it. Later calls do nothing.
 func (a *Account) Close() {
 	if a == nil || a.budget == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.closed {
-		a.closed = true
-		a.budget.used.Add(-a.held)
-		a.held = 0
-	}
+	a.closed = true
+	a.settle()
 }
 
 // Buffer is a buffer that grows as bytes arrive and charges what it allocates.

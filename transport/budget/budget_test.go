@@ -39,6 +39,42 @@ func TestChargesAreGivenBackExactlyOnce(t *testing.T) {
 	}
 }
 
+// TestWhatIsKeptStaysCharged until nobody keeps it, though its account is
+// closed.
+func TestWhatIsKeptStaysCharged(t *testing.T) {
+	b := New(100)
+	a := b.Open()
+	if err := a.Charge(60); err != nil {
+		t.Fatal(err)
+	}
+	one, two := a.Keep(), a.Keep()
+	a.Close()
+	if err := a.Charge(1); err == nil {
+		t.Error("a closed account was charged")
+	}
+	a.Refund(10)
+	one()
+	one()
+	if b.Used() != 50 {
+		t.Errorf("used %d while it is kept", b.Used())
+	}
+	two()
+	if b.Used() != 0 {
+		t.Errorf("used %d", b.Used())
+	}
+	early := b.Open()
+	done := early.Keep()
+	early.Charge(10)
+	done()
+	if b.Used() != 10 {
+		t.Errorf("used %d before the account is closed", b.Used())
+	}
+	early.Close()
+	if b.Used() != 0 {
+		t.Errorf("used %d", b.Used())
+	}
+}
+
 func TestWithoutABudgetNothingIsCounted(t *testing.T) {
 	var none *Account
 	var b *Budget
@@ -47,6 +83,7 @@ func TestWithoutABudgetNothingIsCounted(t *testing.T) {
 			t.Error(err)
 		}
 		a.Refund(1)
+		a.Keep()()
 		a.Close()
 	}
 }

@@ -20,21 +20,21 @@ type cache struct {
 // kept is an image in a cache.
 type kept struct {
 	url     string
-	uri     []byte
+	picture *picture
 	expires time.Time
 }
 
 // keptOverhead is about what an image takes besides its bytes and its URL's.
 const keptOverhead = 256
 
-func (k *kept) size() int64 { return int64(len(k.url) + cap(k.uri) + keptOverhead) }
+func (k *kept) size() int64 { return int64(len(k.url) + cap(k.picture.uri) + keptOverhead) }
 
 func newCache(limit int64, ttl time.Duration) *cache {
 	return &cache{limit: limit, ttl: ttl, byURL: map[string]*list.Element{}, order: list.New()}
 }
 
 // get returns an image and Hit, or that there is none: Miss or Expired.
-func (c *cache) get(url string) ([]byte, Found) {
+func (c *cache) get(url string) (*picture, Found) {
 	e := c.byURL[url]
 	if e == nil {
 		return nil, Miss
@@ -45,15 +45,15 @@ func (c *cache) get(url string) ([]byte, Found) {
 		return nil, Expired
 	}
 	c.order.MoveToFront(e)
-	return k.uri, Hit
+	return k.picture, Hit
 }
 
 // put keeps an image, in the place of those that were not asked for longest.
-func (c *cache) put(url string, uri []byte) {
+func (c *cache) put(url string, pic *picture) {
 	if e := c.byURL[url]; e != nil {
 		c.drop(e)
 	}
-	k := &kept{url: url, uri: uri, expires: time.Now().Add(c.ttl)}
+	k := &kept{url: url, picture: pic, expires: time.Now().Add(c.ttl)}
 	if k.size() > c.limit {
 		return
 	}

@@ -22,7 +22,8 @@ func (c *cache) keeps() (urls []string) {
 
 func TestCacheKeepsWhatWasAskedForLast(t *testing.T) {
 	const each = 1000
-	image := make([]byte, each-keptOverhead-1) // with a URL of one byte
+	sized := func(n int) *picture { return &picture{uri: make([]byte, n)} }
+	image := sized(each - keptOverhead - 1) // with a URL of one byte
 	c := newCache(3*each, time.Hour)
 	want := func(urls string) {
 		t.Helper()
@@ -34,7 +35,7 @@ func TestCacheKeepsWhatWasAskedForLast(t *testing.T) {
 		c.put(url, image)
 	}
 	want("cba")
-	if uri, found := c.get("a"); found != Hit || &uri[0] != &image[0] {
+	if got, found := c.get("a"); found != Hit || got != image {
 		t.Errorf("a: %q", found)
 	}
 	want("acb")
@@ -45,11 +46,11 @@ func TestCacheKeepsWhatWasAskedForLast(t *testing.T) {
 	want("dac")
 	c.put("c", image) // anew
 	want("cda")
-	c.put("huge", make([]byte, 3*each))
+	c.put("huge", sized(3*each))
 	want("cda")
-	c.put("d", make([]byte, 3*each)) // what was kept is not what is there now
+	c.put("d", sized(3*each)) // what was kept is not what is there now
 	want("ca")
-	c.put("e", make([]byte, 3*each-keptOverhead-1)) // as large as all
+	c.put("e", sized(3*each-keptOverhead-1)) // as large as all
 	if got := c.keeps(); !slices.Equal(got, []string{"e"}) || c.size != 3*each {
 		t.Errorf("keeps %v in %d bytes", got, c.size)
 	}
@@ -58,7 +59,7 @@ func TestCacheKeepsWhatWasAskedForLast(t *testing.T) {
 func TestCacheForgetsWhatIsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(1<<20, time.Minute)
-		c.put("a", []byte("x"))
+		c.put("a", &picture{uri: []byte("x")})
 		time.Sleep(time.Minute - 1)
 		if _, found := c.get("a"); found != Hit {
 			t.Errorf("%q before its time", found)

@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -106,7 +107,7 @@ func (f *Fetcher) Close() { f.transport.CloseIdleConnections() }
 // "data:image/png;base64,…", to be put into a body in the URL's place. Errors
 // are *wire.Fault.
 func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
-	got, err := f.fetch(ctx, rawURL)
+	got, err := f.fetch(ctx, rawURL, nil)
 	return got.uri, err
 }
 
@@ -117,12 +118,13 @@ type fetched struct {
 	public bool
 }
 
-func (f *Fetcher) fetch(ctx context.Context, rawURL string) (got fetched, err error) {
+// fetch is Fetch, and charges what the image takes as it arrives.
+func (f *Fetcher) fetch(ctx context.Context, rawURL string, memory *budget.Account) (got fetched, err error) {
 	t, err := parseTarget(rawURL)
 	if err != nil {
 		return got, wire.Invalid(codeInvalid, "the URL of an image %v", err)
 	}
-	d := &download{Fetcher: f, parent: ctx, origin: t.origin()}
+	d := &download{Fetcher: f, parent: ctx, origin: t.origin(), memory: memory}
 	timed, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
 	d.ctx = withinDownload(timed)
@@ -140,6 +142,7 @@ func (f *Fetcher) fetch(ctx context.Context, rawURL string) (got fetched, err er
 type download struct {
 	*Fetcher
 	parent     context.Context // the caller's
+	memory     *budget.Account
 	ctx        context.Context // parent, and the time-out
 	origin     string          // scheme and host of the client's URL, for messages
 	redirected bool            // what is asked now is not what the client named

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -17,6 +18,9 @@ type FlightSettings struct {
 	// CacheTTL how long each. A size of 0 keeps none.
 	CacheSize int64
 	CacheTTL  time.Duration
+	// Memory is charged for images as their bytes arrive, and while requests hold
+	// them; nil charges nothing.
+	Memory *budget.Budget
 	// Landed, if set, is told of each download at its end.
 	Landed func(error)
 }
@@ -36,7 +40,8 @@ type FlightSettings struct {
 // Who does not lead holds nothing but its seat. All methods of Flights and Seat
 // may be called by any goroutine, and none but Run and Close blocks.
 type Flights struct {
-	fetch    func(ctx context.Context, url string) (fetched, error)
+	fetch    func(ctx context.Context, url string, memory *budget.Account) (fetched, error)
+	memory   *budget.Budget
 	patience time.Duration // that a stray may wait to begin
 	landed   func(error)
 	strays   chan struct{} // holds a value for each stray
@@ -64,6 +69,9 @@ type flight struct {
 	err  error
 	done chan struct{}
 
+	// account is charged for the bytes that arrive.
+	account *budget.Account
+
 	seats  map[*Seat]struct{}
 	begun  bool
 	landed bool
@@ -78,7 +86,7 @@ var errClosed = wire.Faultf(wire.ShuttingDown, "the coordinator is shutting down
 
 // NewFlights makes flights of a fetcher's downloads. They must be closed.
 func NewFlights(f *Fetcher, s FlightSettings) *Flights {
-	fs := &Flights{fetch: f.fetch, patience: f.timeout, landed: s.Landed,
+	fs := &Flights{fetch: f.fetch, memory: s.Memory, patience: f.timeout, landed: s.Landed,
 		strays: make(chan struct{}, maxStrays), byURL: map[string]*flight{}}
 	if s.CacheSize > 0 {
 		fs.cache = newCache(s.CacheSize, s.CacheTTL)
@@ -99,7 +107,7 @@ func (fs *Flights) Close() {
 		f.cancel(errClosed)
 		if !f.begun {
 			f.begun = true
-			wakes = append(wakes, fs.land(f, nil, errClosed)...)
+			wakes = append(wakes, fs.land(f, nil, errClosed, false)...)
 		}
 	}
 	fs.mu.Unlock()
@@ -129,13 +137,12 @@ func (fs *Flights) fly(f *flight, stray bool) {
 	}
 	keep := err == nil && got.public && fs.cache != nil
 	if keep {
+		loose := cap(got.uri)
 		got.uri = compact(got.uri)
+		f.account.Refund(int64(loose - cap(got.uri)))
 	}
 	fs.mu.Lock()
-	if keep {
-		fs.cache.put(f.url, got.uri)
-	}
-	wakes := fs.land(f, got.uri, err)
+	wakes := fs.land(f, got.uri, err, keep)
 	stray = f.stray
 	fs.mu.Unlock()
 	if stray {
@@ -146,13 +153,22 @@ func (fs *Flights) fly(f *flight, stray bool) {
 	}
 }
 
-// land ends a flight and returns what is to be called when the lock, which is
+// land ends a flight, keeps its image for later requests if so, and returns what is to be called when the lock, which is
 // held, is not.
-func (fs *Flights) land(f *flight, uri []byte, err error) (wakes []func()) {
+func (fs *Flights) land(f *flight, uri []byte, err error, keep bool) (wakes []func()) {
 	f.uri, f.err, f.landed = uri, err, true
 	fs.forget(f)
+	var pic *picture
+	if err == nil {
+		pic = newPicture(uri, f.account, len(f.seats))
+	} else {
+		f.account.Close()
+	}
+	if keep {
+		fs.cache.put(f.url, pic)
+	}
 	for s := range f.seats {
-		s.settle(uri, err)
+		s.settle(pic, err)
 		if wake := s.wake; wake != nil {
 			wakes = append(wakes, func() { wake(uri, err) })
 			s.wake = nil
@@ -181,7 +197,7 @@ func (fs *Flights) download(f *flight) (got fetched, err error) {
 		}
 		fs.landed(err)
 	}()
-	return fs.fetch(f.ctx, f.url)
+	return fs.fetch(f.ctx, f.url, f.account)
 }
 
 // crashed is the fault of a download that panicked. Its cause, which is logged,

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -46,7 +47,7 @@ func newAirport(t *testing.T, s FlightSettings) *airport {
 		a.results = append(a.results, err)
 	}
 	a.Flights = NewFlights(&Fetcher{timeout: 10 * time.Second}, s)
-	a.fetch = a.await
+	a.fetch = func(ctx context.Context, url string, _ *budget.Account) (fetched, error) { return a.await(ctx, url) }
 	t.Cleanup(a.Close)
 	return a
 }
@@ -393,7 +394,7 @@ func TestStrayThatCannotBegin(t *testing.T) {
 func TestDownloadThatPanics(t *testing.T) {
 	for _, cause := range []any{secret, errors.New(secret), "index"} {
 		bubble(t, FlightSettings{}, func(t *testing.T, a *airport) {
-			a.fetch = func(context.Context, string) (fetched, error) {
+			a.fetch = func(context.Context, string, *budget.Account) (fetched, error) {
 				if cause == "index" {
 					cause = []int{}[len(cause.(string))-len("index")]
 				}
@@ -460,8 +461,10 @@ func TestWhoMayNotLead(t *testing.T) {
 func TestFlightsUnderFire(t *testing.T) {
 	var mu sync.Mutex
 	under := map[string]context.Context{}
-	fs := NewFlights(&Fetcher{timeout: 10 * time.Second}, FlightSettings{CacheSize: 2000, CacheTTL: time.Millisecond})
-	fs.fetch = func(ctx context.Context, url string) (got fetched, err error) {
+	charged := budget.New(1 << 20)
+	fs := NewFlights(&Fetcher{timeout: 10 * time.Second}, FlightSettings{CacheSize: 2000, CacheTTL: time.Millisecond, Memory: charged})
+	fs.fetch = func(ctx context.Context, url string, memory *budget.Account) (got fetched, err error) {
+		memory.Charge(int64(len(url)))
 		mu.Lock()
 		if ctx.Err() != nil { // it was left before it came this far
 			mu.Unlock()
@@ -545,6 +548,9 @@ func TestFlightsUnderFire(t *testing.T) {
 	fs.Close()
 	if len(fs.byURL) != 0 || len(fs.strays) != 0 || len(under) != 0 {
 		t.Errorf("left: %d flights, %d strays, %d downloads", len(fs.byURL), len(fs.strays), len(under))
+	}
+	if n := charged.Used(); n != 0 {
+		t.Errorf("%d bytes are still charged", n)
 	}
 	if fs.cache.size > fs.cache.limit || fs.cache.order.Len() != len(fs.cache.byURL) {
 		t.Errorf("the cache has %d bytes, %d and %d images", fs.cache.size, fs.cache.order.Len(), len(fs.cache.byURL))

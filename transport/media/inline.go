@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,13 +9,9 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-const (
-	// chunkSize is read at a time; a multiple of 3, so that base64 pads nothing
-	// in between.
-	chunkSize = 24 << 10
-	// ahead is how much memory a Content-Length is believed for.
-	ahead = 1 << 20
-)
+// chunkSize is read at a time; a multiple of 3, so that base64 pads nothing in
+// between.
+const chunkSize = 24 << 10
 
 // inline makes a data URI in a JSON string of an answer. It encodes as it
 // reads, so that the image is in memory once.
@@ -34,25 +29,23 @@ func (d *download) inline(resp *http.Response) ([]byte, error) {
 	if kind == "" {
 		return nil, d.notAnImage()
 	}
-	head := `"data:` + kind + `;base64,`
-	out := buffer{whole: -1}
-	if resp.ContentLength >= 0 {
-		out.whole = len(head) + base64.StdEncoding.EncodedLen(int(resp.ContentLength)) + len(`"`)
-	}
-	out.add([]byte(head))
-	out.encode(chunk[:n])
-	for err == nil {
+	out := newBuffer(d.memory, `"data:`+kind+`;base64,`, resp.ContentLength)
+	for {
+		if full := out.encode(chunk[:n]); full != nil {
+			return nil, full
+		}
+		if err != nil {
+			break
+		}
 		n, err = fill(body, chunk)
 		if err != nil && err != io.EOF {
 			return nil, d.fault(err)
 		}
-		out.encode(chunk[:n])
 	}
 	if err := d.atEnd(resp.Body); err != nil {
 		return nil, err
 	}
-	out.add([]byte(`"`))
-	return out.data, nil
+	return out.finish()
 }
 
 // refusal is the fault of an answer that is no good whatever its body, or nil.
@@ -102,34 +95,4 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 		n += k
 	}
 	return n, err
-}
-
-// buffer is a data URI in the making.
-type buffer struct {
-	data  []byte
-	whole int // its size at the end, if the origin told the truth; -1 if it told nothing
-}
-
-func (b *buffer) add(text []byte) {
-	b.reserve(len(text))
-	b.data = append(b.data, text...)
-}
-
-func (b *buffer) encode(image []byte) {
-	b.reserve(base64.StdEncoding.EncodedLen(len(image)))
-	b.data = base64.StdEncoding.AppendEncode(b.data, image)
-}
-
-// reserve makes room. It doubles from what an origin is believed for, and ends
-// at the size that the origin said.
-func (b *buffer) reserve(n int) {
-	need := len(b.data) + n
-	if need <= cap(b.data) {
-		return
-	}
-	size := max(need, 2*cap(b.data), min(b.whole, ahead))
-	if b.whole >= need {
-		size = min(size, b.whole)
-	}
-	b.data = append(make([]byte, 0, size), b.data...)
 }

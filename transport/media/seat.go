@@ -14,8 +14,8 @@ const (
 	Nowhere Found = ""        // there is none, and the request did not want to lead
 )
 
-// Seat is a request's share in a download. Whoever has one leaves it, unless it
-// has got what it came for.
+// Seat is a request's share in a download, and then in what the image is charged
+// with. Whoever has one leaves it.
 type Seat struct {
 	flights *Flights
 	url     string
@@ -26,7 +26,7 @@ type Seat struct {
 	expired bool // something was kept and too old
 	left    bool
 	settled bool
-	uri     []byte
+	picture *picture // that it came for, and holds until it is left
 	err     error
 	wake    func([]byte, error)
 }
@@ -62,9 +62,9 @@ func (s *Seat) Join(mayLead bool) Found {
 		return Shared
 	}
 	if fs.cache != nil {
-		uri, found := fs.cache.get(s.url)
+		pic, found := fs.cache.get(s.url)
 		if found == Hit {
-			s.settle(uri, nil)
+			s.settle(pic, pic.hold(fs.memory))
 			return Hit
 		}
 		s.expired = s.expired || found == Expired
@@ -76,7 +76,7 @@ func (s *Seat) Join(mayLead bool) Found {
 	if !mayLead {
 		return Nowhere
 	}
-	f := &flight{url: s.url, done: make(chan struct{}), seats: map[*Seat]struct{}{s: {}}}
+	f := &flight{url: s.url, account: fs.memory.Open(), done: make(chan struct{}), seats: map[*Seat]struct{}{s: {}}}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	fs.byURL[s.url] = f
 	s.flight, s.leads = f, true
@@ -86,12 +86,26 @@ func (s *Seat) Join(mayLead bool) Found {
 	return Miss
 }
 
-// settle notes what a seat was taken for. The lock is held.
-func (s *Seat) settle(uri []byte, err error) {
-	s.flight, s.settled, s.uri, s.err = nil, true, uri, err
+// settle gives a seat what it was taken for. The lock is held.
+func (s *Seat) settle(pic *picture, err error) {
+	s.flight, s.settled, s.err = nil, true, err
+	if err == nil {
+		s.picture = pic
+	}
 }
 
-// Run downloads, for one who leads, until the image is there or ctx ends. Then
+// got returns what a settled seat was taken for. The lock is held.
+func (s *Seat) got() ([]byte, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.picture == nil:
+		return nil, errNobodyWaits // it has been left
+	}
+	return s.picture.uri, nil
+}
+
+// Run downloads, for one who leads, until the image is there, or ctx ends: then
 // the seat is left. It returns the image as [Fetcher.Fetch] does.
 func (s *Seat) Run(ctx context.Context) ([]byte, error) {
 	fs := s.flights
@@ -100,7 +114,8 @@ func (s *Seat) Run(ctx context.Context) ([]byte, error) {
 	if f != nil {
 		fs.begin(f, false)
 	}
-	settled, uri, err := s.settled, s.uri, s.err
+	settled := s.settled
+	uri, err := s.got()
 	fs.mu.Unlock()
 	switch {
 	case settled:
@@ -122,7 +137,8 @@ func (s *Seat) Run(ctx context.Context) ([]byte, error) {
 // unless the seat is left before: at once, or by the goroutine of the download.
 func (s *Seat) Await(wake func(uri []byte, err error)) {
 	s.flights.mu.Lock()
-	settled, uri, err := s.settled, s.uri, s.err
+	settled := s.settled
+	uri, err := s.got()
 	if !settled && !s.left {
 		s.wake = wake
 	}
@@ -134,14 +150,18 @@ func (s *Seat) Await(wake func(uri []byte, err error)) {
 
 // Leave gives the seat up. The last to leave a flight ends its download. One
 // that leads and leaves before its download has begun has it begin without a
-// worker if others wait. It may be called more than once, and does nothing once
-// the image is there.
+// worker if others wait. The last to leave when the image is there gives back
+// what it was charged with. It may be called more than once.
 func (s *Seat) Leave() {
 	fs := s.flights
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := s.flight
 	s.flight, s.left, s.wake = nil, true, nil
+	if s.picture != nil {
+		s.picture.drop()
+		s.picture = nil
+	}
 	if f == nil {
 		return
 	}
