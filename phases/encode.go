@@ -29,6 +29,7 @@ type encode struct {
 	openAI   bool
 	probed   bool // as prefill's
 	parallel int
+	hosts    *advertised
 	metrics  *Metrics
 }
 
@@ -45,7 +46,8 @@ func NewEncode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
-	return &encode{upstream: deps.Encode, ec: connector, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel, metrics: deps.Metrics}, nil
+	return &encode{upstream: deps.Encode, ec: connector, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel,
+		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
 func (p *encode) Name() string { return stepEncode }
@@ -84,7 +86,7 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 			continue
 		}
 		seen[string(image.Hash)] = true
-		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID,
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer,
 			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
 		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg, image.Hash) }})
 	}
@@ -109,12 +111,11 @@ func (p *encode) run(ctx context.Context, leg gateway.Leg, hash []byte) (Result,
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.Valid(answer); err != nil {
-		return nil, wire.Faultf(wire.UpstreamFailed, "the answer of encode made no sense").Because(err)
-	}
 	params := wire.Descriptors(answer)
 	name, _ := wire.Unquote(hash)
-	return descriptors{params: params, missing: p.ec.Described() && wire.IsNull(wire.Lookup(params, name))}, nil
+	own := wire.Lookup(params, name)
+	p.hosts.look(own, p.ec.HostField(), stepEncode, "set VLLM_EC_SIDE_CHANNEL_HOST there")
+	return descriptors{params: params, missing: p.ec.Described() && wire.IsNull(own)}, nil
 }
 
 // descriptors are those in one answer. missing: that of its own image is not
@@ -136,7 +137,7 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 	}
 	merged, err := wire.MergeDescriptors(answers)
 	if err != nil {
-		return Next, wire.Faultf(wire.UpstreamFailed, "the answers of encode made no sense").Because(err)
+		return Next, wire.Faultf(wire.UpstreamFailed, "the answers of encode cannot be used").Because(err)
 	}
 	r.Encoded = Encoded{Descriptors: merged}
 	return Next, nil

@@ -17,6 +17,7 @@ type Metrics struct {
 	formatFallback prometheus.Counter
 	downloads      *prometheus.CounterVec
 	mediaCache     *prometheus.CounterVec
+	loopbackHosts  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
@@ -39,6 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ecMissing:      counter("ec_handoff_missing_total", "Encode answers without a descriptor of their image, though the connector needs one: prefill encodes it itself."),
 		formatFallback: counter("format_fallback_total", "Requests whose encode and prefill had the chat format although token ids were asked for, because render gave no tensor for an image."),
 		downloads:      counters("media_downloads_total", "Images downloaded, by result: ok, or the code of the error.", "result"),
+		loopbackHosts:  counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
 		mediaCache:     counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
 	}
 }

@@ -35,6 +35,7 @@ type prefill struct {
 	openAI           bool
 	// probed: a conditional decode comes first, and may make this needless.
 	probed  bool
+	hosts   *advertised
 	metrics *Metrics
 }
 
@@ -53,7 +54,7 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
 	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat,
-		metrics: deps.Metrics}, nil
+		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
 func (p *prefill) Name() string { return stepPrefill }
@@ -77,7 +78,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
-	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts,
+	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer,
 		Body: func(id string) wire.Payload {
 			return proto.PrefillLeg(src, format, id, wire.Transfers{KV: p.kv.Prefill(), EC: embeddings})
 		}}
@@ -89,10 +90,9 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := wire.Valid(answer); err != nil {
-				return nil, wire.Faultf(wire.UpstreamFailed, "the answer of prefill made no sense").Because(err)
-			}
-			return Prefilled{Ran: true, Transfer: wire.Transfer(answer), Attempts: sent.Attempts}, nil
+			transfer := wire.Transfer(answer)
+			p.hosts.look(transfer, p.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
+			return Prefilled{Ran: true, Transfer: transfer, Attempts: sent.Attempts}, nil
 		}}},
 	}, nil
 }

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
@@ -33,6 +34,8 @@ type Deps struct {
 	// more.
 	OnClose func(func())
 	Metrics *Metrics
+	// Log is for what concerns no one request; nil logs nothing.
+	Log *slog.Logger
 }
 
 // Factory builds a phase from its parameters; an error aborts startup.

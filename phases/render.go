@@ -110,19 +110,19 @@ func (p *render) Plan(r *Request) (Plan, error) {
 	}
 	proto, src := r.Protocol, r.source()
 	memory := r.Memory
-	leg := gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory,
-		Body: func(string) wire.Payload { return proto.RenderLeg(src) }}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
-		answer, _, err := p.upstream.Call(ctx, leg)
+		var tokens wire.Tokens
+		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory,
+			Body: func(string) wire.Payload { return proto.RenderLeg(src) },
+			Check: func(answer []byte) (err error) {
+				tokens, err = proto.ParseRender(answer, src.Media.Len(), p.tensors)
+				return err
+			}})
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := proto.ParseRender(answer, src.Media.Len(), p.tensors)
-		if err != nil || !tokens.Features.Tensors() || len(tokens.Features.Images) == 0 {
+		if !tokens.Features.Tensors() || len(tokens.Features.Images) == 0 {
 			memory.Refund(int64(cap(answer))) // nothing of it is kept
-		}
-		if err != nil {
-			return nil, wire.Faultf(wire.UpstreamFailed, "the answer of render made no sense").Because(err)
 		}
 		return tokens, nil
 	}}}}, nil

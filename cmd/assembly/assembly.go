@@ -101,7 +101,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		return made, err
 	}
 	upstream := func(at *gateway.Origin, s gateway.UpstreamSettings) *gateway.Upstream {
-		s.IdleTimeout = c.Config.Gateway.StreamIdleTimeout
+		s.IdleTimeout, s.Log = c.Config.Gateway.StreamIdleTimeout, c.log
 		s.Breaker = breakerSettings(c.Config.Gateway.BreakerOf(s.Name))
 		made := gateway.NewUpstream(at, s, metrics)
 		c.upstreams = append(c.upstreams, made)
@@ -134,6 +134,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		Memory:          c.Memory,
 		OnClose:         func(f func()) { c.closers = append(c.closers, f) },
 		Metrics:         phases.NewMetrics(c.Registry),
+		Log:             c.log,
 	}
 	steps := make([]phases.Step, len(c.Config.Pipeline.Steps))
 	for i, s := range c.Config.Pipeline.Steps {

@@ -272,17 +272,17 @@ func hostileRequests() []hostile {
 		{"chunks", chunked(chunk(goodBody[:9]) + chunk(goodBody[9:]) + "0\r\n\r\n"), 200, "", all},
 		{"a trailer", chunked(chunk(goodBody)+"0\r\nX-Prefiller-Host-Port: 10.0.0.1:1\r\n\r\n", "Trailer: X-Prefiller-Host-Port"), 200, "", all},
 		{"a chunk's extension", chunked("42;" + strings.Repeat("x", 1000) + "\r\n" + goodBody + "\r\n0\r\n\r\n"), 200, "", all},
+		{"extensions without end", chunked("42;" + strings.Repeat("x", 100_000) + "\r\n" + goodBody + "\r\n0\r\n\r\n"), 400, "invalid_body", nil},
+		{"a chunk beyond all", chunked("fffffffffffffffff\r\n" + goodBody), 400, "invalid_body", nil},
+		{"a chunk that is none", chunked("zz\r\n" + goodBody), 400, "invalid_body", nil},
+		{"a negative chunk", chunked("-42\r\n" + goodBody + "\r\n0\r\n\r\n"), 400, "invalid_body", nil},
+		{"a chunk without its end", chunked("42\r\n" + goodBody + "XX0\r\n\r\n"), 400, "invalid_body", nil},
+		{"many chunks of one byte with extensions", chunked(strings.Repeat("1;"+strings.Repeat("e", 4000)+"\r\n \r\n", 100) + "0\r\n\r\n"), 400, "invalid_body", nil},
 		// Of these the connection ends without an answer: as far as the server is
 		// concerned, the client is gone.
 		{"a body cut short", request("POST", chatPath, goodBody+cut, "Content-Length: 67"), 0, "", nil},
 		{"chunks cut short", chunked(chunk(goodBody) + cut), 0, "", nil},
-		{"extensions without end", chunked("42;" + strings.Repeat("x", 100_000) + "\r\n" + goodBody + "\r\n0\r\n\r\n"), 0, "", nil},
 		{"a chunk of 16 EB", chunked("ffffffffffffffff\r\n" + goodBody + cut), 0, "", nil},
-		{"a chunk beyond all", chunked("fffffffffffffffff\r\n" + goodBody), 0, "", nil},
-		{"a chunk that is none", chunked("zz\r\n" + goodBody), 0, "", nil},
-		{"a negative chunk", chunked("-42\r\n" + goodBody + "\r\n0\r\n\r\n"), 0, "", nil},
-		{"a chunk without its end", chunked("42\r\n" + goodBody + "XX0\r\n\r\n"), 0, "", nil},
-		{"many chunks of one byte with extensions", chunked(strings.Repeat("1;"+strings.Repeat("e", 4000)+"\r\n \r\n", 100) + "0\r\n\r\n"), 0, "", nil},
 		{"another coding", request("POST", chatPath, goodBody, "Transfer-Encoding: gzip, chunked"), 501, "", nil},
 		{"chunked twice", request("POST", chatPath, goodBody, "Transfer-Encoding: chunked, chunked"), 501, "", nil},
 		{"chunked in two lines", request("POST", chatPath, goodBody, "Transfer-Encoding: chunked", "Transfer-Encoding: identity"), 501, "", nil},
@@ -306,6 +306,11 @@ func hostileRequests() []hostile {
 		{"identity", post(chatPath, goodBody, "Content-Encoding: IDENTITY"), 200, "", all},
 		{"an expectation that nobody meets", post(chatPath, goodBody, "Expect: the-unexpected"), 417, "", nil},
 		{"our own hop header", post(chatPath, goodBody, "x-coordinator-hop: "), 508, "routing_loop", nil},
+		{"our own hop header, elsewhere", request("POST", chatPath+"/render", "", "X-Coordinator-Hop: 1"), 508, "routing_loop", nil},
+		{"a WebSocket", post(chatPath, goodBody, "Connection: Upgrade", "Upgrade: websocket"), 400, "upgrade_refused", nil},
+		{"a WebSocket, elsewhere", request("GET", "/v1/realtime", "", "Connection: Upgrade", "Upgrade: websocket"), 400, "upgrade_refused", nil},
+		{"a WebSocket where requests are passed through", request("GET", "/v1/models", "", "Connection: Upgrade", "Upgrade: h2c, websocket"), 400, "upgrade_refused", nil},
+		{"HTTP/2, if we like", post(chatPath, goodBody, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA"), 200, "", all},
 		{"a request id of another kind", post(chatPath, goodBody, "X-Request-Id: ../../etc/passwd\t$(x)"), 200, "", all},
 		{"HTTP/1.0", strings.Replace(post(chatPath, goodBody), "HTTP/1.1", "HTTP/1.0", 1), 200, "", all},
 		{"a second request in the body", post(chatPath, goodBody+"POST /v1/chat/completions HTTP/1.1\r\n\r\n"), 400, "invalid_json", nil},
@@ -340,7 +345,7 @@ func TestHostileInputs(t *testing.T) {
 			if len(got.body) > 1000 {
 				t.Errorf("an answer of %d bytes", len(got.body))
 			}
-			if tt.status == 200 || tt.status == 0 || tt.code != "" && tt.status != 404 && tt.status != 405 || tt.status == 404 && tt.legs != nil {
+			if onRoute := !strings.HasSuffix(tt.name, ", elsewhere"); onRoute && (tt.status == 200 || tt.status == 0 || tt.code != "" && tt.status != 404 && tt.status != 405 || tt.status == 404 && tt.legs != nil) {
 				r.sent.Add(1)
 			}
 		})
@@ -526,7 +531,7 @@ func TestExpectationsAreMetHere(t *testing.T) {
 	r.settled()
 }
 
-// TestLogsHoldNothingOfARequest, at any level: no prompt, image, token ids,
+// TestLogsHoldNothingOfARequest, at any level below trace: no prompt, image, token ids,
 // credential, nor an upstream's body, and no line that a client has written.
 func TestLogsHoldNothingOfARequest(t *testing.T) {
 	const mark = "MARK-7f3a"

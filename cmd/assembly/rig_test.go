@@ -21,6 +21,7 @@ import (
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/server"
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,6 +69,7 @@ type setup struct {
 	toml     string // further tables; keys of [pipeline] are not possible here
 	cluster  cluster.Options
 	gateway  string // instead of the cluster
+	trace    bool   // log all, bodies too
 }
 
 // shortLease is for tests in which a worker's KV is lost on purpose.
@@ -139,8 +141,12 @@ func newRig(t testing.TB, s setup) *rig {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
+	level := slog.LevelDebug
+	if s.trace {
+		level = wire.LevelTrace
+	}
 	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial,
-		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))})
+		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: level}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 const defaultConfig = "conf/coordinator.toml"
@@ -104,7 +105,7 @@ func listen(cfg *conf.Config) (public, ops net.Listener, err error) {
 
 // levels are the log levels of the configuration: verbose is between info and
 // debug, trace is below debug.
-var levels = map[int]slog.Level{1: slog.LevelWarn, 2: slog.LevelInfo, 3: slog.LevelInfo - 2, 4: slog.LevelDebug, 5: slog.LevelDebug - 4}
+var levels = map[int]slog.Level{1: slog.LevelWarn, 2: slog.LevelInfo, 3: slog.LevelInfo - 2, 4: slog.LevelDebug, 5: wire.LevelTrace}
 
 func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: levels[cfg.LogLevel]}

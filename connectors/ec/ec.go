@@ -22,6 +22,9 @@ type Connector interface {
 	// Described reports whether every encode must answer with a descriptor of
 	// its image, without which prefill encodes the image itself.
 	Described() bool
+	// HostField names the field of a descriptor that says where the worker's
+	// embedding is fetched from; "" if there is none.
+	HostField() string
 }
 
 // Maker makes a connector, or says why it cannot be used.

@@ -12,3 +12,6 @@ func (nixl) Name() string                       { return "ec-nixl" }
 func (nixl) Prefill(merged wire.Text) wire.Text { return merged }
 
 func (nixl) Described() bool { return true }
+
+// HostField is what VLLM_EC_SIDE_CHANNEL_HOST says, localhost by default.
+func (nixl) HostField() string { return "peer_host" }

@@ -14,3 +14,6 @@ func (sharedStorage) Name() string                { return "ec-shared-storage" }
 func (sharedStorage) Prefill(wire.Text) wire.Text { return nil }
 
 func (sharedStorage) Described() bool { return false }
+
+// HostField is empty: whoever sees the storage finds the embedding.
+func (sharedStorage) HostField() string { return "" }

@@ -27,6 +27,9 @@ type Connector interface {
 	// reader: it can be used once, and unused it stays in GPU memory until a
 	// lease ends.
 	Pins() bool
+	// HostField names the field of prefill's transfer params that says where the
+	// worker's KV is fetched from; "" if there is none.
+	HostField() string
 }
 
 // Maker makes a connector, or says why it cannot be used.

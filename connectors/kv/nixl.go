@@ -11,6 +11,9 @@ type nixl struct{}
 func (nixl) Name() string { return "kv-nixl" }
 func (nixl) Pins() bool   { return true }
 
+// HostField is what VLLM_NIXL_SIDE_CHANNEL_HOST says, localhost by default.
+func (nixl) HostField() string { return "remote_host" }
+
 var nixlPrefill = wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`)
 
 func (nixl) Prefill() wire.Text { return nixlPrefill }

@@ -14,6 +14,9 @@ type sharedStorage struct{}
 func (sharedStorage) Name() string { return "kv-shared-storage" }
 func (sharedStorage) Pins() bool   { return false }
 
+// HostField is empty: whoever sees the storage finds the KV.
+func (sharedStorage) HostField() string { return "" }
+
 var (
 	storagePrefill = wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false}`)
 	storageDecode  = wire.Raw(`{"do_remote_decode":false,"do_remote_prefill":true}`)

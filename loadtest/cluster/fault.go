@@ -51,6 +51,9 @@ type Fault struct {
 	// BadDescriptors are what an encode gives as its ec_transfer_params; `null` is
 	// a good value. Prefill takes the descriptors in it like good ones.
 	BadDescriptors json.RawMessage `json:"bad_descriptors,omitempty"`
+	// FinishError answers 200 with the finish_reason "error", as some versions of
+	// vLLM do when their engine fails.
+	FinishError bool `json:"finish_error,omitempty"`
 	// LoseKV on a prefill gives out a hand-off whose KV is gone; on a decode
 	// it makes the KV that the leg presents go at that moment.
 	LoseKV bool `json:"lose_kv,omitempty"`

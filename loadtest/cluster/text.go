@@ -51,6 +51,9 @@ func (l *leg) newText(p *prompt, words []string, limit, choices int) *text {
 	if len(words) > limit {
 		t.words, t.finish = words[:limit], "length"
 	}
+	if l.fault.FinishError {
+		t.words, t.finish = nil, "error"
+	}
 	t.counted = usage{PromptTokens: len(p.ids), CompletionTokens: len(t.words) * choices}
 	t.counted.TotalTokens = t.counted.PromptTokens + t.counted.CompletionTokens
 	if echo, _ := l.body.truth("echo"); echo && l.api == &completionsAPI {

@@ -36,6 +36,7 @@ const resends = 3
 // attempt is one sending of a leg.
 type attempt struct {
 	u      *Upstream
+	id     string          // that it goes by
 	judged bool            // the breaker is told how it went
 	parent context.Context // the request's
 	ctx    context.Context // parent, and the time-out
@@ -147,8 +148,9 @@ func (a *attempt) end() {
 // a POST again by itself otherwise, past our own rules, if a client's header
 // Idempotency-Key says that it may.
 func (a *attempt) request(leg *Leg, n int) *http.Request {
-	id := attemptID(leg.ID, n)
-	payload := leg.Body(id)
+	a.id = attemptID(leg.ID, n)
+	payload := leg.Body(a.id)
+	a.trace("leg", payload.Redacted)
 	u := a.u.origin.base
 	u.Path, u.RawPath, u.RawQuery = leg.Path, leg.RawPath, leg.Query
 	trace := &httptrace.ClientTrace{
@@ -159,7 +161,7 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 	}
 	req := &http.Request{
 		Method: cmp.Or(leg.Method, http.MethodPost), URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.header(leg, id), Body: payload.Reader(), ContentLength: payload.Size(),
+		Header: a.header(leg, a.id), Body: payload.Reader(), ContentLength: payload.Size(),
 	}
 	if payload.Size() == 0 {
 		req.Body = http.NoBody // a GET with a body of no bytes is not a GET to everybody

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,6 +28,9 @@ type UpstreamSettings struct {
 	// bytes; 0 is none.
 	IdleTimeout time.Duration
 	Breaker     BreakerSettings
+	// Log shows, at wire.LevelTrace only, what is sent and what parsed answers
+	// say, redacted; nil shows nothing.
+	Log *slog.Logger
 }
 
 // Upstream sends the legs of one profile. It may be used by many goroutines.
@@ -100,6 +104,10 @@ type Leg struct {
 	// Memory is charged for an answer that is read whole: with the capacity of
 	// the slice that Call returns. Nil charges nothing.
 	Memory *budget.Account
+	// Check, if set, tells whether an answer that was read whole can be used. An
+	// error fails the leg, and counts against the upstream; its text holds nothing
+	// of the answer.
+	Check func(answer []byte) error
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
 
@@ -144,7 +152,7 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 	}
 	defer a.end()
 	if a.resp.StatusCode != http.StatusOK {
-		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
+		a.readError()
 		return nil, sent, u.refusal(a.resp)
 	}
 	body, err := readAll(a.resp, u.maxBody, leg.Memory)
@@ -157,6 +165,14 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 			a.broke()
 		}
 		return nil, sent, fault
+	}
+	a.trace("answer", func() string { return wire.Redact(body) })
+	if leg.Check != nil {
+		if err := leg.Check(body); err != nil {
+			leg.Memory.Refund(int64(cap(body)))
+			a.broke()
+			return nil, sent, wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err)
+		}
 	}
 	u.duration.Observe(time.Since(a.began).Seconds())
 	return body, sent, nil

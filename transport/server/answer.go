@@ -28,6 +28,7 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 		defer memory.Close() // when nothing of the request is left
 		body, fault := s.receive(w, r, memory)
 		if fault == nil {
+			s.trace(id, body)
 			req, fault = accept(r, p, id, body)
 		}
 		if fault != nil {
@@ -45,6 +46,13 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 			panic(http.ErrAbortHandler) // the only way to end an answer that is not whole
 		}
 	})
+}
+
+// trace shows a request's body, redacted, at the level for that.
+func (s *Server) trace(id string, body []byte) {
+	if ctx := context.Background(); s.log.Enabled(ctx, wire.LevelTrace) {
+		s.log.Log(ctx, wire.LevelTrace, "request body", "request_id", id, "body", wire.Redact(body))
+	}
 }
 
 // answering is the writing of one answer. It belongs to the handler's

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -31,8 +32,8 @@ func (s *Server) requestID(r *http.Request) string {
 // receive reads what every request must be to be served. The fault it returns is
 // for the client.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
-	if r.Header[wire.HeaderHop] != nil {
-		return nil, wire.Faultf(wire.RoutingLoop, "this request is one of the coordinator's own: the gateway sends legs back to it (is %s lost on the way?)", s.ProfileHeader)
+	if f := s.refusal(r); f != nil {
+		return nil, f
 	}
 	for _, enc := range r.Header["Content-Encoding"] {
 		if enc != "" && !strings.EqualFold(enc, "identity") {
@@ -94,7 +95,35 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, memory *budget
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, wire.Faultf(wire.BodyTimeout, "the request body did not arrive in time")
 	}
-	return nil, wire.Faultf(wire.Canceled, "the request body broke off")
+	if isConnectionError(r, err) {
+		return nil, wire.Faultf(wire.Canceled, "the request body broke off")
+	}
+	return nil, wire.Invalid("invalid_body", "the request body is not well-formed HTTP").Because(err)
+}
+
+// isConnectionError reports whether the body of a request could not be read
+// because its client left. Else what it sent makes no sense: net/http has no type
+// for that.
+func isConnectionError(r *http.Request, err error) bool {
+	return r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error))
+}
+
+// refusal is the fault of requests that no route takes, or nil: legs of our own,
+// which a gateway that loses the profile header would send round for ever, and
+// requests to speak something else than HTTP. HTTP/2 on an open port is offered
+// by clients that can do without (RFC 9113, 3.1): that is not taken up.
+func (s *Server) refusal(r *http.Request) *wire.Fault {
+	if r.Header[wire.HeaderHop] != nil {
+		return wire.Faultf(wire.RoutingLoop, "this request is one of the coordinator's own: the gateway sends legs back to it (is %s lost on the way?)", s.ProfileHeader)
+	}
+	for _, line := range r.Header["Upgrade"] {
+		for protocol := range strings.SplitSeq(line, ",") {
+			if p := strings.TrimSpace(protocol); p != "" && !strings.EqualFold(p, "h2c") {
+				return wire.Invalid("upgrade_refused", "no other protocol is spoken here: leave the header Upgrade out")
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Server) tooLarge(w http.ResponseWriter) *wire.Fault {

@@ -110,7 +110,11 @@ func (s *Server) routes() http.Handler {
 			passthrough.ServeHTTP(w, req)
 			return
 		}
-		s.writeFault(w, s.requestID(req), wire.Faultf(wire.NotFound, "no such route"))
+		f := s.refusal(req)
+		if f == nil {
+			f = wire.Faultf(wire.NotFound, "no such route")
+		}
+		s.writeFault(w, s.requestID(req), f)
 	})
 	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// The router names OPTIONS too, which no route takes.

@@ -236,6 +236,9 @@ func (p Payload) Bytes() []byte {
 	return out
 }
 
+// Redacted renders the payload for the log.
+func (p Payload) Redacted() string { return Redact(p.pieces...) }
+
 // Reader returns a new reader from the start. Several may be read at once.
 func (p Payload) Reader() io.ReadCloser { return &payloadReader{pieces: p.pieces} }
 

@@ -262,6 +262,28 @@ func (p *Protocol) ReleaseLeg(s Source, kv Text) Payload {
 	return p.finish(e, s, Transfers{KV: kv}, true)
 }
 
+// errFinished is why a worker's answer is a failure though its status is 200:
+// some versions report a failure of their engine so, without tokens.
+var errFinished = errors.New("its finish_reason is error")
+
+// CheckAnswer checks the parsed answer of a worker: whether it is valid JSON, and
+// no report of a failure.
+func CheckAnswer(answer []byte) error {
+	if err := Valid(answer); err != nil {
+		return err
+	}
+	failed := false
+	EachElement(Lookup(answer, "choices"), func(choice []byte) bool {
+		reason, _ := Unquote(Lookup(choice, "finish_reason"))
+		failed = failed || reason == "error"
+		return !failed
+	})
+	if failed {
+		return errFinished
+	}
+	return nil
+}
+
 // Transfer returns the transfer params in a parsed answer: the last member
 // kv_transfer_params if it is an object, else nil. Answer must be valid JSON.
 func Transfer(answer []byte) []byte {
