@@ -111,18 +111,18 @@ func (p *encode) run(ctx context.Context, leg gateway.Leg, hash []byte) (Result,
 	if err != nil {
 		return nil, err
 	}
-	params := wire.Descriptors(answer)
+	params, ok := wire.Descriptors(answer)
 	name, _ := wire.Unquote(hash)
 	own := wire.Lookup(params, name)
 	p.hosts.look(own, p.ec.HostField(), stepEncode, "set VLLM_EC_SIDE_CHANNEL_HOST there")
-	return descriptors{params: params, missing: p.ec.Described() && wire.IsNull(own)}, nil
+	return descriptors{params: params, odd: !ok, missing: p.ec.Described() && wire.IsNull(own)}, nil
 }
 
 // descriptors are those in one answer. missing: that of its own image is not
-// among them.
+// among them. odd: what was there in their place is no object, and was ignored.
 type descriptors struct {
-	params  []byte
-	missing bool
+	params       []byte
+	missing, odd bool
 }
 
 func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
@@ -132,6 +132,9 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 		if d.missing {
 			p.metrics.ecMissing.Inc()
 			r.note("encode gave no descriptor")
+		}
+		if d.odd {
+			r.note("encode gave descriptors that are no object")
 		}
 		answers = append(answers, d.params)
 	}

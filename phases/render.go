@@ -23,6 +23,8 @@ type RenderParams struct {
 	// MaxIdleConnsPerHost and IdleConnTimeout are of its pool of connections.
 	MaxIdleConnsPerHost int           `toml:"max_idle_conns_per_host"`
 	IdleConnTimeout     time.Duration `toml:"idle_conn_timeout"`
+	// MaxAnswerSize is the largest answer that is read, in MB of 2^20 bytes.
+	MaxAnswerSize int `toml:"max_answer_size"`
 	// MaxTotalTokens refuses longer prompts; 0 is no limit.
 	MaxTotalTokens int `toml:"max_total_tokens"`
 	// MaxTotalPlaceholderTokens refuses prompts in which more token ids stand
@@ -55,7 +57,7 @@ type render struct {
 
 // NewRender builds a render phase.
 func NewRender(deps Deps, params Params) (Phase, error) {
-	p := RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second}
+	p := RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -66,6 +68,8 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("timeout", "must be more than 0s")
 	case p.MaxIdleConnsPerHost < 1:
 		return nil, params.Errorf("max_idle_conns_per_host", "must be at least 1")
+	case p.MaxAnswerSize < 1:
+		return nil, params.Errorf("max_answer_size", "must be at least 1 (MB)")
 	case p.MaxTotalTokens < 0:
 		return nil, params.Errorf("max_total_tokens", "must not be negative (0 is no limit)")
 	case p.MaxTotalPlaceholderTokens < 0:
@@ -74,7 +78,7 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 	up, err := deps.NewUpstream(
 		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout,
 			TLS: gateway.TLS(p.TLS), Headers: p.Headers},
-		gateway.UpstreamSettings{Name: stepRender, Timeout: p.Timeout})
+		gateway.UpstreamSettings{Name: stepRender, Timeout: p.Timeout, MaxAnswer: p.MaxAnswerSize << 20})
 	if bad := (*gateway.SettingError)(nil); errors.As(err, &bad) {
 		return nil, params.Errorf(bad.Key, "%v", bad.Err)
 	}

@@ -186,7 +186,7 @@ func TestAnswersHaveALimit(t *testing.T) {
 				}
 				io.WriteString(w, strings.Repeat("x", size))
 			}))
-			r.maxBody = 10_000
+			r.MaxAnswer = 10_000
 			body, _, f := r.call(leg("{}"))
 			switch {
 			case size <= 10_000 && (f != nil || len(body) != size):

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -28,6 +29,9 @@ type UpstreamSettings struct {
 	// bytes; 0 is none.
 	IdleTimeout time.Duration
 	Breaker     BreakerSettings
+	// MaxAnswer is the size in bytes of the largest answer that is read whole; 0
+	// is 256 MB.
+	MaxAnswer int
 	// Log shows, at wire.LevelTrace only, what is sent and what parsed answers
 	// say, redacted; nil shows nothing.
 	Log *slog.Logger
@@ -41,12 +45,12 @@ type Upstream struct {
 	metrics  *Metrics
 	requests prometheus.Counter
 	duration prometheus.Observer
-	maxBody  int // of an answer that is read whole
 }
 
 // NewUpstream makes an upstream of an origin.
 func NewUpstream(o *Origin, s UpstreamSettings, m *Metrics) *Upstream {
 	s.ProfileHeader = http.CanonicalHeaderKey(s.ProfileHeader)
+	s.MaxAnswer = cmp.Or(s.MaxAnswer, maxAnswer)
 	return &Upstream{
 		UpstreamSettings: s,
 		origin:           o,
@@ -54,7 +58,6 @@ func NewUpstream(o *Origin, s UpstreamSettings, m *Metrics) *Upstream {
 		metrics:          m,
 		requests:         m.requests.WithLabelValues(s.Name),
 		duration:         m.duration.WithLabelValues(s.Name),
-		maxBody:          maxAnswer,
 	}
 }
 
@@ -155,7 +158,7 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 		a.readError()
 		return nil, sent, u.refusal(a.resp)
 	}
-	body, err := readAll(a.resp, u.maxBody, leg.Memory)
+	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory)
 	if f := (*wire.Fault)(nil); errors.As(err, &f) {
 		return nil, sent, f // there is no room for it here, which says nothing of the upstream
 	}

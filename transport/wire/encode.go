@@ -56,12 +56,14 @@ func oneImage(im *Span, placeholder Text, tensor bool) Text {
 }
 
 // Descriptors returns the ec_transfer_params of an encode's answer, an object
-// keyed by hash, or nil. Answer must be valid JSON.
-func Descriptors(answer []byte) []byte {
-	if v := Lookup(answer, "ec_transfer_params"); IsObject(v) {
-		return v
+// keyed by hash, or nil. It reports false if they are there and no object.
+// Answer must be valid JSON.
+func Descriptors(answer []byte) (params []byte, ok bool) {
+	v := Lookup(answer, "ec_transfer_params")
+	if IsObject(v) {
+		return v, true
 	}
-	return nil
+	return nil, IsNull(v)
 }
 
 // MergeDescriptors merges the descriptors of several answers in their order. A

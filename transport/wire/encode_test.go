@@ -16,11 +16,15 @@ func TestDescriptorsAreAnObjectOrNothing(t *testing.T) {
 		{`{"ec_transfer_params":{"h":1},"ec_transfer_params":null}`, ``},
 		{`{"ec_transfer_params":null}`, ``}, {`{}`, ``}, {`[]`, ``}, {`null`, ``}, {`"x"`, ``},
 		{`{"choices":[{"ec_transfer_params":{}}]}`, ``},
-		{`{"ec_transfer_params":[]}`, ``}, {`{"ec_transfer_params":"{}"}`, ``}, {`{"ec_transfer_params":7}`, ``}, {`{"ec_transfer_params":false}`, ``},
-		{`{"ec_transfer_params":{},"ec_transfer_params":[{}]}`, ``},
 	} {
-		if got := Descriptors([]byte(tt.answer)); string(got) != tt.want || (got == nil) != (tt.want == "") {
-			t.Errorf("Descriptors(%s) = %q", tt.answer, got)
+		if got, ok := Descriptors([]byte(tt.answer)); string(got) != tt.want || (got == nil) != (tt.want == "") || !ok {
+			t.Errorf("Descriptors(%s) = %q, %t", tt.answer, got, ok)
+		}
+	}
+	for _, odd := range []string{`{"ec_transfer_params":[]}`, `{"ec_transfer_params":"{}"}`, `{"ec_transfer_params":7}`, `{"ec_transfer_params":false}`,
+		`{"ec_transfer_params":{},"ec_transfer_params":[{}]}`} {
+		if got, ok := Descriptors([]byte(odd)); got != nil || ok {
+			t.Errorf("Descriptors(%s) = %q, %t", odd, got, ok)
 		}
 	}
 }

@@ -206,8 +206,8 @@ func connectorsOf(c *wiretest.Client, s wiretest.Shape) (kv.Connector, wire.Text
 	}
 	var answers [][]byte
 	for _, a := range c.Encoded {
-		params := wire.Descriptors([]byte(a))
-		if params == nil {
+		params, ok := wire.Descriptors([]byte(a))
+		if params == nil || !ok {
 			return nil, nil, fmt.Errorf("the descriptors of %s are odd", a)
 		}
 		answers = append(answers, params)
@@ -232,9 +232,9 @@ func named(c *wiretest.Client, kind string) []string {
 		names = append(names, "features")
 	}
 	if kind == "prefill" || kind == "release" {
-		names = append(names, "stream", "stream_options", "request_id")
+		names = append(names, "stream", "stream_options", "request_id", "max_completion_tokens")
 		if c.Protocol != wiretest.Generate {
-			names = append(names, "max_tokens", "max_completion_tokens", "min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs",
+			names = append(names, "max_tokens", "min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs",
 				"top_logprobs", "logprob_token_ids", "ignore_eos")
 		}
 	}

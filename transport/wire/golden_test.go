@@ -204,7 +204,8 @@ func goldenEmbeddings(t *testing.T, dir string, nixl bool) wire.Text {
 	}
 	var answers [][]byte
 	wire.EachElement(golden(t, dir, "answers-encode"), func(answer []byte) bool {
-		answers = append(answers, wire.Descriptors(answer))
+		params, _ := wire.Descriptors(answer)
+		answers = append(answers, params)
 		return true
 	})
 	merged, err := wire.MergeDescriptors(answers)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"maps"
 	"net/http"
 	"slices"
@@ -102,4 +103,74 @@ func TestRequestIDsThatAreKept(t *testing.T) {
 			t.Errorf("%q is kept", id)
 		}
 	}
+}
+
+// stays says by itself, in lower case and word by word of wire.md, whether a
+// client's header goes no further.
+func stays(name, profile string, connection []string) bool {
+	name = strings.ToLower(name)
+	for _, dropped := range strings.Fields(`connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade
+		host content-length content-type content-encoding expect prefer x-request-id x-coordinator-hop
+		x-prefiller-host-port x-prefiller-url x-encoder-hosts-ports x-prefill-pin-host-port x-data-parallel-rank`) {
+		if name == dropped {
+			return true
+		}
+	}
+	if strings.HasPrefix(name, "x-gateway-destination-endpoint") || name == strings.ToLower(profile) {
+		return true
+	}
+	for _, line := range connection {
+		for _, named := range strings.Split(line, ",") {
+			named = strings.ToLower(strings.Trim(named, " \t"))
+			if named == name && named != "close" && named != "keep-alive" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// FuzzRequestHeaders: headers as net/http reads them from a connection lose what
+// wire.md names, however it is spelt, repeated or named by Connection, and
+// nothing else; all values of the rest are there, in order.
+func FuzzRequestHeaders(f *testing.F) {
+	for _, block := range []string{
+		"Authorization: a\r\nX-A: 1\r\nx-a: 2\r\n",
+		"Connection: x-b , close\r\nConnection: ,X-C\r\nX-B: 1\r\nx-c: 2\r\nx-d: 3\r\n",
+		"X-Prefiller-Url: a\r\nx-PREFILLER-url: b\r\nX-Prefiller-Urls: c\r\nx_prefiller_url: d\r\n",
+		"x-gateway-destination-endpoint-served: a\r\nX-Gateway-Destination-Endpoint: b\r\nX-Gateway-Destination: c\r\n",
+		"EPP-Profile: decode\r\nepp-profile: prefill\r\nPrefer: if-available\r\nX-Request-Id: x\r\nX-Coordinator-Hop: 1\r\n",
+		"Te: trailers\r\nUpgrade: h2c\r\nAccept-Encoding: gzip\r\nCookie: a\r\nCookie: b\r\nCookie:\r\n",
+		"Connection: keep-alive, \"x\"\r\nKeep-Alive: 1\r\nClose: 2\r\n: x\r\n",
+	} {
+		f.Add(block, "EPP-Profile")
+	}
+	f.Add("X-Which: a\r\n", "x-which")
+	f.Fuzz(func(t *testing.T, block, profile string) {
+		read, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\nHost: h\r\n" + block + "\r\n")))
+		if err != nil {
+			return
+		}
+		in := read.Header
+		before := in.Clone()
+		out := RequestHeaders(in, profile)
+		for name, values := range in {
+			switch got := out[name]; {
+			case stays(name, profile, in["Connection"]):
+				if got != nil {
+					t.Errorf("%q goes on: %q", name, got)
+				}
+			case !slices.Equal(got, values):
+				t.Errorf("%q: %q has become %q", name, values, got)
+			}
+		}
+		for name := range out {
+			if in[name] == nil {
+				t.Errorf("%q is new", name)
+			}
+		}
+		if !maps.EqualFunc(in, before, slices.Equal) {
+			t.Errorf("%v has become %v", before, in)
+		}
+	})
 }

@@ -114,9 +114,6 @@ var samplingDrops = []string{"min_tokens", "n", "best_of", "stop", "stop_token_i
 func capSampling(e *Edit) {
 	e.Delete(samplingDrops...)
 	e.SetRaw("max_tokens", "1")
-	if e.Has("max_completion_tokens") {
-		e.SetRaw("max_completion_tokens", "1")
-	}
 	e.SetRaw("ignore_eos", "true")
 }
 
@@ -125,6 +122,9 @@ func capSampling(e *Edit) {
 func (p *Protocol) capOutput(e *Edit) {
 	if !p.tokensIn {
 		capSampling(e)
+	}
+	if e.Has("max_completion_tokens") {
+		e.SetRaw("max_completion_tokens", "1")
 	}
 	e.SetRaw("stream", "false")
 	e.Delete("stream_options")

@@ -505,11 +505,13 @@ func (c *Client) generate(r random) (members []Member) {
 		if r.oneIn(10) {
 			inner = append(inner, r.member("temperature", "1.0"), r.member("top_p", "0.5")) // twice
 		}
-		inner = slices.DeleteFunc(inner, func(m Member) bool { return m.Name == "max_completion_tokens" })
 		members = append(members, r.samplingParams(inner))
 	}
 	if r.oneIn(6) {
 		members = append(members, r.member("content_parts", "null"))
+	}
+	if r.oneIn(6) {
+		members = append(members, r.member("max_completion_tokens", pick(r, "9", "null")))
 	}
 	return members
 }

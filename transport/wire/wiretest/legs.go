@@ -214,15 +214,15 @@ const (
 func capped(o *Object) {
 	o.drop(removed...)
 	o.set("max_tokens", "1")
-	if o.find("max_completion_tokens") != nil {
-		o.set("max_completion_tokens", "1")
-	}
 	o.set("ignore_eos", "true")
 }
 
 func (c *Client) capOutput(o *Object) {
 	if c.Protocol != Generate {
 		capped(o)
+	}
+	if o.find("max_completion_tokens") != nil {
+		o.set("max_completion_tokens", "1")
 	}
 	o.set("stream", "false")
 	o.drop("stream_options")
