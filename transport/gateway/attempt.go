@@ -19,6 +19,7 @@ var (
 	errTimeout        = errors.New("leg timed out")
 	errAnswerTooLarge = errors.New("answer too large")
 	errUnreadable     = errors.New("the answer could not be read")
+	errEncoded        = errors.New("the answer has a Content-Encoding that was not asked for")
 	errNoAnswer       = errors.New("the connection ended before any answer")
 	errNoConnection   = errors.New("no connection could be made")
 )
@@ -210,8 +211,8 @@ func (a *attempt) fault(err error) *wire.Fault {
 	}
 	f := wire.Faultf(wire.UpstreamFailed, "%s could not be reached or broke off", a.u.Name)
 	switch {
-	case errors.Is(err, errAnswerTooLarge):
-		return f.Because(errAnswerTooLarge)
+	case errors.Is(err, errAnswerTooLarge), errors.Is(err, errEncoded):
+		return f.Because(err)
 	case a.answered.Load():
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return f.Because(io.ErrUnexpectedEOF)

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -195,6 +197,22 @@ func TestAnswersHaveALimit(t *testing.T) {
 				t.Errorf("%d bytes (chunked: %t): %v", size, chunked, f)
 			}
 		}
+	}
+}
+
+// TestEncodedAnswersAreNotUnpacked: a small one could become a large one.
+func TestEncodedAnswersAreNotUnpacked(t *testing.T) {
+	var bomb bytes.Buffer
+	zip := gzip.NewWriter(&bomb)
+	zip.Write(make([]byte, 10<<20))
+	zip.Close()
+	r := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb.Bytes())
+	}))
+	body, _, f := r.call(leg("{}"))
+	if body != nil || !errors.Is(f, errEncoded) || f.Kind != wire.UpstreamFailed {
+		t.Errorf("%d bytes, %v", len(body), f)
 	}
 }
 

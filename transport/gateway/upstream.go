@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -157,6 +158,10 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
 	if a.resp.StatusCode != http.StatusOK {
 		a.readError()
 		return nil, sent, u.refusal(a.resp)
+	}
+	if e := a.resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		a.broke()
+		return nil, sent, a.fault(errEncoded)
 	}
 	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory)
 	if f := (*wire.Fault)(nil); errors.As(err, &f) {

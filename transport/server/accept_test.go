@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -206,6 +207,52 @@ func TestRefusedRequestWhoseBodyNeverComes(t *testing.T) {
 				}
 				if _, err := in.ReadByte(); err != io.EOF || time.Since(began) > 31*time.Second {
 					t.Errorf("closed with %v after %v", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
+// TestClientThatWritesOnIsToldWhyItWasRefused: what it writes is taken, for it
+// would else find its connection reset before it reads. Who does not get done is
+// waited for only so long.
+func TestClientThatWritesOnIsToldWhyItWasRefused(t *testing.T) {
+	memory := budget.New(100_000)
+	for _, tt := range []struct {
+		name         string
+		promise, say int
+		status       int
+		code         string
+		took         time.Duration
+	}{
+		{"no room for it", 500_000, 500_000, 429, "queue_full", 0},
+		{"too large", 1<<20 + 100_000, 1<<20 + 100_000, 413, "request_too_large", 0},
+		{"no room, and never whole", 500_000, 300_000, 429, "queue_full", lingering},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, never(t), func(s *Settings) { s.Memory = memory })
+				c, in := r.dial()
+				written := make(chan error, 1)
+				go func() {
+					_, err := c.Write([]byte(request("POST", chatPath, tt.promise, strings.Repeat("x", tt.say))))
+					written <- err
+				}()
+				began := time.Now()
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := read(resp)
+				wantError(t, got, tt.status, map[int]string{429: "overloaded_error", 413: "invalid_request_error"}[tt.status], tt.code)
+				if err := <-written; err != nil {
+					t.Errorf("what was written: %v", err)
+				}
+				if _, err := in.ReadByte(); err != io.EOF || time.Since(began) < tt.took || time.Since(began) > tt.took+time.Second {
+					t.Errorf("closed with %v after %v", err, time.Since(began))
+				}
+				if n := memory.Used(); n != 0 {
+					t.Errorf("%d bytes are charged", n)
 				}
 			})
 		})

@@ -42,6 +42,9 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 			a.run(r.Context(), engine)
 		}
 		s.finish(a)
+		if fault != nil && (fault.Kind == wire.TooLarge || fault.Kind == wire.QueueFull) {
+			s.linger(w, r)
+		}
 		if a.abort {
 			panic(http.ErrAbortHandler) // the only way to end an answer that is not whole
 		}

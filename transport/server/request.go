@@ -126,6 +126,26 @@ func (s *Server) refusal(r *http.Request) *wire.Fault {
 	return nil
 }
 
+// lingering is how long the rest of a body is waited for that is not wanted.
+const lingering = 5 * time.Second
+
+// linger takes what is left of a body whose request was refused in the middle of
+// it, and throws it away: a client that is still writing would find its
+// connection reset before it reads why.
+func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
+	if r.Header["Expect"] != nil {
+		return // it may not have begun, and then does not
+	}
+	rc := http.NewResponseController(w)
+	rc.Flush()
+	wait := lingering
+	if s.ReadTimeout > 0 {
+		wait = min(wait, s.ReadTimeout)
+	}
+	rc.SetReadDeadline(time.Now().Add(wait))
+	io.CopyN(io.Discard, r.Body, s.MaxBody)
+}
+
 func (s *Server) tooLarge(w http.ResponseWriter) *wire.Fault {
 	w.Header().Set("Connection", "close") // the rest is not read
 	return wire.Faultf(wire.TooLarge, "the request body is larger than %d bytes", s.MaxBody)
