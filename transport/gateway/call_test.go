@@ -211,7 +211,7 @@ func TestEncodedAnswersAreNotUnpacked(t *testing.T) {
 		w.Write(bomb.Bytes())
 	}))
 	body, _, f := r.call(leg("{}"))
-	if body != nil || !errors.Is(f, errEncoded) || f.Kind != wire.UpstreamFailed {
+	if body != "" || !errors.Is(f, errEncoded) || f.Kind != wire.UpstreamFailed {
 		t.Errorf("%d bytes, %v", len(body), f)
 	}
 }
