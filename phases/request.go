@@ -28,6 +28,11 @@ type Request struct {
 	Stream   bool
 	Prompt   wire.Prompt
 	Received time.Time
+	// Tenant is whom the request is for: places are shared fairly among tenants.
+	Tenant string
+	// Deadline is when the first byte of the answer must be there; zero is no
+	// limit.
+	Deadline time.Time
 	// LocalKV, if set, is why the request cannot use a KV that another worker
 	// has computed: decode alone serves it.
 	LocalKV string

@@ -4,6 +4,10 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // Response is the way out of one request: a bounded stream of a head, then
@@ -13,7 +17,20 @@ type Response struct {
 	items chan Item
 	done  chan struct{}
 	err   error // written before done is closed
+
+	state  atomic.Int32 // waiting, begun or expired
+	active atomic.Int64 // when something was sent last, in Unix nanoseconds
 }
+
+// The states of a response.
+const (
+	waiting int32 = iota
+	begun
+	expired
+)
+
+// ErrExpired refuses the head of an answer that comes too late.
+var ErrExpired = wire.Faultf(wire.UpstreamTimeout, "the request took too long to be answered")
 
 // depth is how many chunks may wait for a client that reads slowly. A full
 // channel stops the reading from upstream, which slows the worker.
@@ -63,11 +80,32 @@ func (c *Chunk) Fill(read func([]byte) (int, error)) (err error) {
 // Free returns the chunk for use by others.
 func (c *Chunk) Free() { chunks.Put(c) }
 
+// Begun reports whether the client has got its head, or is about to.
+func (o *Response) Begun() bool { return o.state.Load() == begun }
+
+// Expire forbids that an answer begins. It reports false if one has begun.
+func (o *Response) Expire() bool {
+	return o.state.CompareAndSwap(waiting, expired) || o.state.Load() == expired
+}
+
+// Active returns when something was sent last; zero if nothing was.
+func (o *Response) Active() time.Time {
+	if at := o.active.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
 // Send puts an item on the stream. It blocks while the stream is full, under
-// ctx, and frees the chunk of an item that it could not send.
+// ctx, and frees the chunk of an item that it could not send. A head is refused
+// with ErrExpired once the response has expired.
 func (o *Response) Send(ctx context.Context, it Item) error {
+	if it.Head != nil && !o.state.CompareAndSwap(waiting, begun) && o.state.Load() == expired {
+		return ErrExpired
+	}
 	select {
 	case o.items <- it:
+		o.active.Store(time.Now().UnixNano())
 		return nil
 	case <-ctx.Done():
 		if it.Chunk != nil {
