@@ -43,6 +43,9 @@ func Default() Config {
 			ECConnector: "ec-shared-storage",
 			// The tokens-in format carries rendered tensors, a megabyte an image and more: it has to be asked for.
 			UseOpenAIFormat: true,
+			// Each leg has a time-out already, and what is queued waits no longer than queue_timeout.
+			RequestTimeout: 0,
+			KVLease:        30 * time.Second, // of vLLM's NixlConnector
 		},
 	}
 }
@@ -60,7 +63,8 @@ func defaultServer() Server {
 		// What OpenAI clients call besides, and workers answer by themselves.
 		PassthroughRoutes: []string{"/v1/models", "/v1/models/*", "/v1/embeddings", "/v1/responses", "/v1/messages",
 			"/tokenize", "/detokenize", "/version"},
-		TLS: ServerTLS{MinVersion: "1.2"}, // what came before is broken
+		TenantHeader: "x-llm-d-inference-fairness-id", // by which the endpoint picker tells them apart too
+		TLS:          ServerTLS{MinVersion: "1.2"},    // what came before is broken
 	}
 }
 
@@ -79,6 +83,13 @@ func defaultGateway() Gateway {
 			Interval:            10 * time.Second,
 			OpenTimeout:         5 * time.Second, // about as long as a failing worker takes to leave its pool
 			HalfOpenRequests:    3,
+		},
+		Retry: Retry{
+			MaxAttempts: 3, // a bad worker, and bad luck; what fails three times will fail a fourth
+			BaseDelay:   50 * time.Millisecond,
+			MaxDelay:    2 * time.Second, // a client waits meanwhile
+			BudgetRatio: 0.2,             // an outage adds a fifth to the load, and does not triple it
+			MinRetries:  10,              // with little traffic a ratio would allow none
 		},
 		Profiles: Profiles{
 			// An answer that is not streamed sends its headers only when it is whole.

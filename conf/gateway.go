@@ -26,6 +26,8 @@ type Gateway struct {
 	TLS ClientTLS `toml:"tls"`
 	// Breaker is that of every profile; a profile may set parts of its own: see BreakerOf.
 	Breaker Breaker `toml:"breaker"`
+	// Retry is that of every profile; a profile may set parts of its own: see RetryOf.
+	Retry Retry `toml:"retry"`
 	// Profiles are what legs of one kind have to themselves.
 	Profiles Profiles `toml:"profiles"`
 }
@@ -60,11 +62,13 @@ type Profiles struct {
 type Profile struct {
 	Timeout *time.Duration `toml:"timeout"`
 	Breaker ProfileBreaker `toml:"breaker"`
+	Retry   ProfileRetry   `toml:"retry"`
 }
 
 // RenderProfile is the profile of calls to the render service. It has no timeout: its step has one.
 type RenderProfile struct {
 	Breaker ProfileBreaker `toml:"breaker"`
+	Retry   ProfileRetry   `toml:"retry"`
 }
 
 // ProfileBreaker is a [Breaker] of which each part may be left to the gateway's, by nil.

@@ -59,6 +59,17 @@ FILE:27: actors.max_inflight_requests: must be from 0 to 1000000, got -1
 FILE:29: actors.pools.decode.size: must be from 1 to 100000, got 0
 FILE:30: actors.pools.prefill.queue: must be from 0 to 100000, got -1
 FILE:32: pipeline.kv_connector: must not be empty`,
+	"terms": `FILE:2: server.tenant_header: want the name of an HTTP header or "", got "tenant:"
+FILE:4: gateway.retry.max_attempts: must be from 1 to 10, got 0
+FILE:5: gateway.retry.base_delay: must be at most max_delay (2s), got 3s
+FILE:6: gateway.retry.budget_ratio: must be from 0 to 1, got NaN
+FILE:7: gateway.retry.min_retries: must be from 0 to 1000000, got -1
+FILE:9: gateway.profiles.encode.retry.max_attempts: must be from 1 to 10, got 11
+FILE:10: gateway.profiles.encode.retry.max_delay: must be at least base_delay (3s), got 1s
+FILE:11: gateway.profiles.render.retry.base_delay: must be at most max_delay (2s), got 5s
+FILE:12: gateway.profiles.decode.retry.budget_ratio: unknown key
+FILE:14: pipeline.request_timeout: must be at most 24h0m0s, got 25h0m0s
+FILE:15: pipeline.kv_lease: must be longer than 0s`,
 	"steps": `FILE:2: pipeline.steps[1].type: missing: which phase is this step?
 FILE:3: pipeline.steps[1].param: unknown key (did you mean params?)
 FILE:5: pipeline.steps[2].type: want the name of a phase, got string ""
@@ -115,12 +126,15 @@ func TestGoodFiles(t *testing.T) {
 			c.Gateway.Address = "https://[fd00::1]:8443/"
 			c.Gateway.StreamIdleTimeout = 0
 			c.Gateway.Breaker.FailureRatio = 0
+			c.Server.TenantHeader = ""
+			c.Gateway.Retry = Retry{MaxAttempts: 10, BudgetRatio: 1}
+			c.Pipeline.RequestTimeout = 24 * time.Hour
 			c.Actors.Pools.Prefill = Pool{Size: 100_000, Queue: 100_000}
 		},
 		"all": func(c *Config) {
 			c.LogLevel, c.LogFormat = 3, "text"
 			c.Server = Server{"0.0.0.0:1", time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, 6, []string{"/a", "/b/*"},
-				ServerTLS{"c.pem", "k.pem", "ca.pem", "1.3"}}
+				"X-Tenant", ServerTLS{"c.pem", "k.pem", "ca.pem", "1.3"}}
 			c.Admin.ListenAddr = ":2"
 			c.Gateway = Gateway{
 				Address: "http://gw", ProfileHeader: "X-Profile", Timeout: 7 * time.Second, MaxIdleConnsPerHost: 8,
@@ -128,17 +142,20 @@ func TestGoodFiles(t *testing.T) {
 				H2C: true, Headers: map[string]string{"Authorization": "env:TOKEN", "X-Team": "a"},
 				TLS:     ClientTLS{"gca.pem", "gc.pem", "gk.pem", "gw.test"},
 				Breaker: Breaker{false, 11, 0.12, 13, 14 * time.Second, 15 * time.Second, 16},
+				Retry:   Retry{4, 43 * time.Millisecond, 44 * time.Second, 0.45, 46},
 				Profiles: Profiles{
 					Encode: Profile{Timeout: new(40 * time.Second)},
 					Prefill: Profile{new(17 * time.Second), ProfileBreaker{
-						new(true), new(18), new(0.19), new(20), new(21 * time.Second), new(22 * time.Second), new(23)}},
-					Decode: Profile{new(24 * time.Second), ProfileBreaker{FailureRatio: new(1.0)}},
-					Render: RenderProfile{ProfileBreaker{HalfOpenRequests: new(25)}},
+						new(true), new(18), new(0.19), new(20), new(21 * time.Second), new(22 * time.Second), new(23)},
+						ProfileRetry{new(5), new(47 * time.Millisecond), new(48 * time.Second)}},
+					Decode: Profile{Timeout: new(24 * time.Second), Breaker: ProfileBreaker{FailureRatio: new(1.0)}},
+					Render: RenderProfile{ProfileBreaker{HalfOpenRequests: new(25)}, ProfileRetry{MaxAttempts: new(1)}},
 				},
 			}
 			c.Actors = Actors{26 * time.Second, 27, 50, Pools{
 				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
+			c.Pipeline.RequestTimeout, c.Pipeline.KVLease = 51*time.Second, 52*time.Second
 		},
 	}
 	paths, err := filepath.Glob("testdata/*.good.toml")

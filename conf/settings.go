@@ -38,6 +38,8 @@ type Server struct {
 	MaxRequestBodySize int `toml:"max_request_body_size"`
 	// PassthroughRoutes are paths, or prefixes that end with "/*", that are passed through to a decode worker.
 	PassthroughRoutes []string `toml:"passthrough_routes"`
+	// TenantHeader is the header that says whom a request is for; "" means that all clients are one tenant.
+	TenantHeader string `toml:"tenant_header"`
 	// TLS is off unless its files are named.
 	TLS ServerTLS `toml:"tls"`
 }
@@ -106,6 +108,11 @@ type Pipeline struct {
 	// UseOpenAIFormat is the format of encode and prefill legs, unless a step says otherwise: the client's own
 	// protocol if true, token ids and rendered tensors if false.
 	UseOpenAIFormat bool `toml:"use_openai_format"`
+	// RequestTimeout bounds a request from its headers to the first byte of its answer; 0 means no limit. A client
+	// may ask for less.
+	RequestTimeout time.Duration `toml:"request_timeout"`
+	// KVLease is how long a worker keeps a prefill's KV for its decode; longer than 0.
+	KVLease time.Duration `toml:"kv_lease"`
 	// Steps run in their order; [Parse] returns at least one.
 	Steps []Step `toml:"steps"`
 }

@@ -39,12 +39,18 @@ func (c *Config) validate(found *faults) {
 	}
 	v.gateway(c.Gateway)
 	v.actors(c.Actors)
-	if c.Pipeline.KVConnector == "" {
+	v.pipeline(c.Pipeline)
+}
+
+func (v validator) pipeline(p Pipeline) {
+	if p.KVConnector == "" {
 		v.fail("pipeline.kv_connector", "must not be empty")
 	}
-	if c.Pipeline.ECConnector == "" {
+	if p.ECConnector == "" {
 		v.fail("pipeline.ec_connector", "must not be empty")
 	}
+	v.duration("pipeline.request_timeout", p.RequestTimeout)
+	v.positive("pipeline.kv_lease", p.KVLease)
 }
 
 func (v validator) server(s Server) {
@@ -55,6 +61,9 @@ func (v validator) server(s Server) {
 	v.positive("server.shutdown_timeout", s.ShutdownTimeout)
 	v.duration("server.drain_delay", s.DrainDelay)
 	v.count("server.max_request_body_size", s.MaxRequestBodySize, 1, maxBodySize)
+	if s.TenantHeader != "" && !isToken(s.TenantHeader) {
+		v.fail("server.tenant_header", `want the name of an HTTP header or "", got %q`, s.TenantHeader)
+	}
 	v.serverTLS(s.TLS)
 	for _, route := range s.PassthroughRoutes {
 		if wrong := routeFault(route); wrong != "" {
@@ -89,20 +98,19 @@ func (v validator) gateway(g Gateway) {
 	v.positive("gateway.idle_conn_timeout", g.IdleConnTimeout)
 	v.duration("gateway.stream_idle_timeout", g.StreamIdleTimeout)
 	v.breaker("gateway.breaker", g.Breaker)
+	v.retry("gateway.retry", g.Retry)
 	v.positive("gateway.profiles.encode.timeout", g.TimeoutOf("encode"))
 	v.positive("gateway.profiles.prefill.timeout", g.TimeoutOf("prefill"))
 	v.positive("gateway.profiles.decode.timeout", g.TimeoutOf("decode"))
 	for _, profile := range []string{"encode", "prefill", "decode", "render"} {
 		v.breaker("gateway.profiles."+profile+".breaker", g.BreakerOf(profile))
+		v.retry("gateway.profiles."+profile+".retry", g.RetryOf(profile))
 	}
 }
 
 func (v validator) breaker(key string, b Breaker) {
 	v.count(key+".consecutive_failures", b.ConsecutiveFailures, 1, maxCount)
-	// Written so that NaN, of which every comparison is false, is refused.
-	if ok := b.FailureRatio >= 0 && b.FailureRatio <= 1; !ok {
-		v.fail(key+".failure_ratio", "must be from 0 to 1, got %v", b.FailureRatio)
-	}
+	v.ratio(key+".failure_ratio", b.FailureRatio)
 	v.count(key+".min_requests", b.MinRequests, 1, maxCount)
 	v.positive(key+".interval", b.Interval)
 	v.positive(key+".open_timeout", b.OpenTimeout)
@@ -136,6 +144,13 @@ func (v validator) fail(key, format string, args ...any) {
 func (v validator) count(key string, n, low, high int) {
 	if n < low || n > high {
 		v.fail(key, "must be from %d to %d, got %d", low, high, n)
+	}
+}
+
+func (v validator) ratio(key string, r float64) {
+	// Written so that NaN, of which every comparison is false, is refused.
+	if ok := r >= 0 && r <= 1; !ok {
+		v.fail(key, "must be from 0 to 1, got %v", r)
 	}
 }
 

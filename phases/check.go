@@ -80,6 +80,8 @@ func (p *Pipeline) connect(at map[string]int) {
 	tensors := false
 	for _, ph := range p.phases {
 		switch ph := ph.(type) {
+		case *conditional:
+			ph.hold = p.phases[at[stepDecode]].(*decode).hold
 		case *encode:
 			ph.probed = probed
 			tensors = tensors || !ph.openAI

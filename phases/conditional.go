@@ -26,6 +26,7 @@ type ConditionalParams struct {
 type conditional struct {
 	decode  *gateway.Upstream
 	timeout time.Duration
+	hold    bool // as decode does
 	metrics *Metrics
 }
 
@@ -62,8 +63,8 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 	}
 	proto, src, out := r.Protocol, r.source(), r.Out
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Prefer: "if-available", Timeout: p.timeout,
-		Body:     func(string) wire.Payload { return proto.ProbeLeg(src) },
-		SendOnce: true, Unjudged: true}
+		Body:   func(string) wire.Payload { return proto.ProbeLeg(src) },
+		Resend: gateway.ResendNever, Unjudged: true}
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
@@ -84,11 +85,27 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				answer.Discard()
 				return failed, nil
 			case answer.Status >= 300:
-				return rejected, relay(ctx, answer, out)
+				return rejected, relay(ctx, answer, nil, out)
 			}
-			return served, relay(ctx, answer, out)
+			held, err := p.holdBack(answer, proto)
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				return failed, nil
+			}
+			return served, relay(ctx, answer, held, out)
 		}}},
 	}, nil
+}
+
+// holdBack holds a hit as decode would: a worker that fails before it says
+// anything has served nothing.
+func (p *conditional) holdBack(answer *gateway.Answer, proto *wire.Protocol) ([]byte, error) {
+	if !p.hold {
+		return nil, nil
+	}
+	return holdBack(answer, proto)
 }
 
 func (p *conditional) Join(r *Request, results []Result) (Verdict, error) {

@@ -3,8 +3,9 @@ package phases
 import (
 	"context"
 	"errors"
-	"io"
+	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/connectors/kv"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -19,19 +20,29 @@ func init() { Register(stepDecode, NewDecode) }
 type DecodeParams struct {
 	// KVConnector, if set, is used instead of the pipeline's.
 	KVConnector string `toml:"kv_connector"`
+	// HoldFirstEvent holds a streamed answer back until its first event with
+	// content: a worker that fails before that can then be made good for.
+	HoldFirstEvent bool `toml:"hold_first_event"`
 }
 
 // decode sends the client's request to a decode worker, with the hand-off if
 // there is one, and streams the answer to the client as it comes.
+//
+// A hand-off may be usable only once: who reads it again may get another
+// prompt's KV, and an answer that looks fine. So a leg is sent again with the
+// same hand-off only if it provably reached no worker. After any other failure
+// before the first byte the request starts again, once, from prefill.
 type decode struct {
 	upstream *gateway.Upstream
 	kv       kv.Connector
+	hold     bool
+	lease    time.Duration
 	metrics  *Metrics
 }
 
 // NewDecode builds a decode phase.
 func NewDecode(deps Deps, params Params) (Phase, error) {
-	p := DecodeParams{KVConnector: deps.KVConnector}
+	p := DecodeParams{KVConnector: deps.KVConnector, HoldFirstEvent: true}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -39,13 +50,18 @@ func NewDecode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("kv_connector", "%v", err)
 	}
-	return &decode{upstream: deps.Decode, kv: connector, metrics: deps.Metrics}, nil
+	return &decode{upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}, nil
 }
 
 func (p *decode) Name() string { return stepDecode }
 
 // String describes the phase for operators.
-func (p *decode) String() string { return "kv connector " + p.kv.Name() }
+func (p *decode) String() string {
+	if !p.hold {
+		return "kv connector " + p.kv.Name() + ", first event not held"
+	}
+	return "kv connector " + p.kv.Name()
+}
 
 // Admit refuses a request at the door while no decode may be sent.
 func (p *decode) Admit(*Request) error { return p.upstream.Ready() }
@@ -57,49 +73,152 @@ type handoffState struct{ reached atomic.Bool }
 func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 
 func (p *decode) Plan(r *Request) (Plan, error) {
-	proto, src, out := r.Protocol, r.source(), r.Out
+	proto, src := r.Protocol, r.source()
 	var params wire.Text
 	if r.Prefilled.Ran {
 		params = p.kv.Decode(r.Prefilled.Transfer)
 	}
-	state := &handoffState{}
-	r.Decoded.reached, r.Decoded.once = state, params != nil && p.kv.Pins()
-	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
-		Body:     func(string) wire.Payload { return proto.DecodeLeg(src, params) },
-		Permit:   r.decodePermit,
-		SendOnce: r.Decoded.once}
-	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (Result, error) {
-		answer, sent, err := p.upstream.Open(ctx, leg)
-		state.reached.Store(sent.Reached)
-		if err != nil {
-			return nil, err
-		}
-		defer answer.Close()
-		return Decoded{Status: answer.Status, Attempts: sent.Attempts}, relay(ctx, answer, out)
-	}}}}, nil
+	run := &decoding{decode: p, proto: proto, out: r.Out, state: &handoffState{}, rerun: stepDecode,
+		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
+	if r.Prefilled.Ran {
+		run.rerun = stepPrefill
+		run.once = params != nil && p.kv.Pins()
+		run.handedOff = r.Prefilled.At
+	}
+	run.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
+		Body:   func(string) wire.Payload { return proto.DecodeLeg(src, params) },
+		Permit: r.decodePermit, Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold}
+	r.Decoded.reached = run.state
+	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: run.run}}}, nil
 }
 
-// relay streams an answer to the way out.
-func relay(ctx context.Context, answer *gateway.Answer, out *Response) error {
-	head := &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}
-	if err := out.Send(ctx, Item{Head: head}); err != nil {
+// decoding is one run of decode.
+type decoding struct {
+	*decode
+	proto *wire.Protocol
+	out   *Response
+	leg   gateway.Leg
+	state *handoffState
+	// once: the hand-off can be read once. handedOff is when prefill gave it.
+	once      bool
+	handedOff time.Time
+	// rerun names the step that the request may start again from; spent: it did.
+	rerun    string
+	spent    bool
+	deadline time.Time
+}
+
+// leaseMargin is how much of a lease has to be left for decode to fetch the KV.
+const leaseMargin = 10 // a tenth
+
+// fresh refuses to send a hand-off whose lease is over: the worker has given its
+// memory to another prompt by then.
+func (d *decoding) fresh() error {
+	if d.once && d.lease > 0 && time.Since(d.handedOff) > d.lease-d.lease/leaseMargin {
+		return errStale
+	}
+	return nil
+}
+
+// errStale is the fault of a request whose KV was kept for too long.
+var errStale = wire.Faultf(wire.UpstreamTimeout, "the prompt's KV was not fetched within pipeline.kv_lease")
+
+// again ends a run of decode: the request starts again from a step.
+type again struct {
+	from, reason string
+	attempts     int
+	cause        error
+}
+
+func (a *again) Error() string { return "run again from " + a.from + ": " + a.cause.Error() }
+func (a *again) Unwrap() error { return a.cause }
+
+// run sends the leg and relays its answer.
+func (d *decoding) run(ctx context.Context) (Result, error) {
+	if d.once {
+		d.metrics.handoffSeconds.Observe(time.Since(d.handedOff).Seconds())
+	}
+	answer, sent, err := d.upstream.Open(ctx, d.leg)
+	d.state.reached.Store(sent.Reached)
+	if err != nil {
+		return nil, d.failed(ctx, sent, err)
+	}
+	defer answer.Close()
+	if reason := worthRerun(answer.Status); reason != "" {
+		if d.mayRerun(ctx, reason, answer.Header.Get(wire.HeaderRetryAfter)) {
+			answer.Discard()
+			return nil, d.again(d.from(reason), reason, sent, statusFault(answer.Status))
+		}
+	} else if d.hold {
+		held, err := holdBack(answer, d.proto)
+		if err != nil {
+			return nil, d.failedInside(ctx, sent, err)
+		}
+		return Decoded{Status: answer.Status, Attempts: sent.Attempts}, relay(ctx, answer, held, d.out)
+	}
+	return Decoded{Status: answer.Status, Attempts: sent.Attempts}, relay(ctx, answer, nil, d.out)
+}
+
+// worthRerun returns the reason to run again after an answer that is a failure,
+// or "": a worker that could not load the KV answers 500.
+func worthRerun(status int) string {
+	switch status {
+	case http.StatusInternalServerError:
+		return "500"
+	case http.StatusBadGateway:
+		return "502"
+	case http.StatusServiceUnavailable:
+		return "503"
+	case http.StatusGatewayTimeout:
+		return "504"
+	}
+	return ""
+}
+
+func statusFault(status int) error {
+	return wire.Faultf(wire.UpstreamFailed, "decode answered %d", status)
+}
+
+// mayRerun reports whether the request may start again, and waits for its time.
+func (d *decoding) mayRerun(ctx context.Context, reason, after string) bool {
+	return !d.spent && d.upstream.Retry(ctx, 1, reason, after, d.deadline)
+}
+
+// failed says what becomes of a leg that got no answer.
+func (d *decoding) failed(ctx context.Context, sent gateway.Sent, err error) error {
+	if errors.Is(err, errStale) {
+		d.metrics.handoffExpired.Inc()
+		if d.mayRerun(ctx, "kv_lease", "") {
+			return d.again(stepPrefill, "kv_lease", sent, err)
+		}
 		return err
 	}
-	for {
-		c := NewChunk()
-		err := c.Fill(answer.Read)
-		if c.n == 0 {
-			c.Free()
-		} else if err := out.Send(ctx, Item{Chunk: c}); err != nil {
-			return err
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	reason := sent.Reason()
+	if reason == "" || !sent.Reached || !d.mayRerun(ctx, reason, "") {
+		return err // where it reached nobody it has been sent again often enough
 	}
+	return d.again(d.from(reason), reason, sent, err)
+}
+
+// from returns the step to start again from. A hand-off that can be read more
+// than once is as good as it was, unless it may be the reason.
+func (d *decoding) from(reason string) string {
+	if !d.once && reason != "500" {
+		return stepDecode
+	}
+	return d.rerun
+}
+
+// failedInside says what becomes of an answer that failed while it was held.
+func (d *decoding) failedInside(ctx context.Context, sent gateway.Sent, err error) error {
+	if ctx.Err() != nil || !d.mayRerun(ctx, "first_event", "") {
+		return err
+	}
+	return d.again(d.rerun, "first_event", sent, err)
+}
+
+func (d *decoding) again(from, reason string, sent gateway.Sent, cause error) error {
+	return &again{from: from, reason: reason, attempts: sent.Attempts, cause: cause}
 }
 
 func (p *decode) Join(r *Request, results []Result) (Verdict, error) {
@@ -109,17 +228,19 @@ func (p *decode) Join(r *Request, results []Result) (Verdict, error) {
 	return Done, nil
 }
 
-// Recover starts the request again from prefill, once, if decode went out on a
-// connection that turned out dead: whether a worker had read the hand-off is
-// not known, and a second decode with it could read another prompt's KV.
+// Recover starts the request again, once.
 func (p *decode) Recover(r *Request, err error) (Verdict, error) {
-	if !errors.Is(err, gateway.ErrDeadConnection) || !r.Decoded.once || r.Decoded.Reruns > 0 {
+	a := (*again)(nil)
+	if !errors.As(err, &a) {
 		return Verdict{}, err
 	}
 	r.Decoded.Reruns++
-	r.Decoded.Attempts++ // it was sent once
+	r.Decoded.Attempts += a.attempts
 	r.decodePermit = nil
-	p.metrics.reruns.WithLabelValues("dead_connection").Inc()
-	r.note("run again from prefill: decode's connection was dead")
-	return Verdict{Again: stepPrefill}, nil
+	p.metrics.reruns.WithLabelValues(a.reason).Inc()
+	r.note("run again from " + a.from + ": " + a.reason)
+	if a.from == stepDecode {
+		return Verdict{Again: stepDecode}, r.takeDecodePermit(p.upstream)
+	}
+	return Verdict{Again: a.from}, nil
 }

@@ -86,7 +86,7 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 			continue
 		}
 		seen[string(image.Hash)] = true
-		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer,
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer, Deadline: r.Deadline,
 			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
 		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg, image.Hash) }})
 	}

@@ -8,6 +8,8 @@ import (
 // Metrics are the figures that phases keep.
 type Metrics struct {
 	handoffMissing prometheus.Counter
+	handoffExpired prometheus.Counter
+	handoffSeconds prometheus.Histogram
 	reruns         *prometheus.CounterVec
 	released       *prometheus.CounterVec
 	bypassed       *prometheus.CounterVec
@@ -32,6 +34,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	return &Metrics{
 		handoffMissing: counter("kv_handoff_missing_total", "Prefills whose answer held no usable transfer params: decode computed the prompt again."),
+		handoffExpired: counter("kv_handoff_expired_total", "Hand-offs that were not sent to decode because their lease was over."),
+		handoffSeconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: "kv_handoff_seconds",
+			Help:    "Time from prefill's answer to the dispatch of decode, while the KV is pinned.",
+			Buckets: []float64{.0001, .001, .01, .1, .5, 1, 5, 10, 20, 30, 60}}),
 		reruns:         counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
 		released:       counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
 		bypassed:       counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -23,7 +24,10 @@ func (p *passthrough) Admit(*Request) error { return p.decode.Ready() }
 func (p *passthrough) Plan(r *Request) (Plan, error) {
 	in, out := r.Passed, r.Out
 	leg := gateway.Leg{Method: in.Method, Path: in.Path, RawPath: in.RawPath, Query: r.Query, ContentType: in.ContentType,
-		Header: r.Header, ID: r.ID, Body: func(string) wire.Payload { return in.Body }}
+		Header: r.Header, ID: r.ID, Deadline: r.Deadline, Resend: gateway.ResendDead, Body: func(string) wire.Payload { return in.Body }}
+	if in.Method == http.MethodGet || in.Method == http.MethodHead {
+		leg.Resend = gateway.ResendAny
+	}
 	if in.ContentType == "" {
 		leg.ContentType = gateway.NoContentType
 	}
@@ -33,7 +37,7 @@ func (p *passthrough) Plan(r *Request) (Plan, error) {
 			return nil, err
 		}
 		defer answer.Close()
-		return nil, relay(ctx, answer, out)
+		return nil, relay(ctx, answer, nil, out)
 	}}}}, nil
 }
 

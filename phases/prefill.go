@@ -21,6 +21,9 @@ type PrefillParams struct {
 	// ECConnector and UseOpenAIFormat, if set, are used instead of the pipeline's.
 	ECConnector     string `toml:"ec_connector"`
 	UseOpenAIFormat bool   `toml:"use_openai_format"`
+	// ReleaseOnAbort has KV that no decode will fetch fetched by a leg whose answer
+	// is thrown away, instead of leaving it pinned until its lease ends.
+	ReleaseOnAbort bool `toml:"release_on_abort"`
 }
 
 // prefill has a prefill worker compute the prompt's KV and keep it for decode.
@@ -33,6 +36,8 @@ type prefill struct {
 	kv               kv.Connector
 	ec               ec.Connector
 	openAI           bool
+	release          bool
+	lease            time.Duration
 	// probed: a conditional decode comes first, and may make this needless.
 	probed  bool
 	hosts   *advertised
@@ -41,7 +46,7 @@ type prefill struct {
 
 // NewPrefill builds a prefill phase.
 func NewPrefill(deps Deps, params Params) (Phase, error) {
-	p := PrefillParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat}
+	p := PrefillParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat, ReleaseOnAbort: true}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
-	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat,
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, lease: deps.KVLease,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -78,7 +83,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
-	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer,
+	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline,
 		Body: func(id string) wire.Payload {
 			return proto.PrefillLeg(src, format, id, wire.Transfers{KV: p.kv.Prefill(), EC: embeddings})
 		}}
@@ -92,7 +97,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			}
 			transfer := wire.Transfer(answer)
 			p.hosts.look(transfer, p.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
-			return Prefilled{Ran: true, Transfer: transfer, Attempts: sent.Attempts}, nil
+			return Prefilled{Ran: true, Transfer: transfer, At: time.Now(), Attempts: sent.Attempts}, nil
 		}}},
 	}, nil
 }
@@ -122,15 +127,15 @@ func (r *Request) takeDecodePermit(decode *gateway.Upstream) (err error) {
 // one token and its answer is thrown away; the prefill worker's memory is free
 // seconds later instead of at the end of the lease.
 func (p *prefill) Release(r *Request) []Task {
-	if !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
+	if !p.release || !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
 		return nil
 	}
 	params := p.kv.Decode(r.Prefilled.Transfer)
-	if params == nil {
+	if params == nil || p.lease > 0 && time.Since(r.Prefilled.At) > p.lease {
 		return nil
 	}
 	proto, src := r.Protocol, r.source()
-	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", SendOnce: true, Unjudged: true,
+	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", Resend: gateway.ResendNever, Unjudged: true,
 		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, params) }}
 	return []Task{{Pool: PoolRelease, Over: r.keep(), Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -28,6 +29,8 @@ type Deps struct {
 	// name none, UseOpenAIFormat is the format of those that say nothing.
 	KVConnector, ECConnector string
 	UseOpenAIFormat          bool
+	// KVLease is how long a worker keeps a prefill's KV for its decode.
+	KVLease time.Duration
 	// Memory is charged for what requests hold; nil charges nothing.
 	Memory *budget.Budget
 	// OnClose registers what has to be closed when the pipeline is not used any

@@ -116,7 +116,7 @@ func (p *render) Plan(r *Request) (Plan, error) {
 	memory := r.Memory
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
-		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory,
+		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline,
 			Body: func(string) wire.Payload { return proto.RenderLeg(src) },
 			Check: func(answer []byte) (err error) {
 				tokens, err = proto.ParseRender(answer, src.Media.Len(), p.tensors)

@@ -131,6 +131,8 @@ type Prefilled struct {
 	Ran bool
 	// Transfer are the transfer params of the answer, or nil.
 	Transfer []byte
+	// At is when the answer came.
+	At time.Time
 	// Attempts counts the legs sent, over all runs.
 	Attempts int
 }
@@ -143,8 +145,6 @@ type Decoded struct {
 	Attempts int
 	// Reruns counts how often the request was started again from prefill.
 	Reruns int
-	// once: the last leg carried a hand-off that can be used once.
-	once bool
 	// reached is set by decode's task once a worker may have the hand-off.
 	reached *handoffState
 }

@@ -77,6 +77,12 @@ func (c *Chunk) Fill(read func([]byte) (int, error)) (err error) {
 	return err
 }
 
+// Set fills the chunk with the beginning of text, and returns how much of it.
+func (c *Chunk) Set(text []byte) int {
+	c.n = copy(c.buf[:], text)
+	return c.n
+}
+
 // Free returns the chunk for use by others.
 func (c *Chunk) Free() { chunks.Put(c) }
 

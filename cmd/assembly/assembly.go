@@ -40,8 +40,10 @@ type Coordinator struct {
 	passthrough *phases.Pipeline
 
 	log       *slog.Logger
+	retries   *gateway.RetryBudget
 	closers   []func()
 	upstreams []*gateway.Upstream
+	needed    []*gateway.Upstream // by every request
 }
 
 // Options are what a coordinator's surroundings give it.
@@ -72,9 +74,11 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c.registerVersion(o.Version)
 	c.Memory = budget.New(cfg.Actors.MaxInflightBytes())
 	c.registerMemory()
+	c.registerRetries(cfg.Gateway.Retry)
 	if err := c.buildPipeline(o); err != nil {
 		return nil, err
 	}
+	c.needed = neededOf(c.Pipeline, c.upstreams)
 	secure, err := serverTLS(cfg, o)
 	if err != nil {
 		return nil, err
@@ -84,6 +88,7 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
 		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
 		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader, TLS: secure,
+		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
 	}, c.Engine, o.Log, server.NewMetrics(c.Registry))
 	c.Admin = admin.New(c.Registry, func() any { return c.Status(o.Version) }, o.Log)
 	return c, nil
@@ -103,6 +108,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 	upstream := func(at *gateway.Origin, s gateway.UpstreamSettings) *gateway.Upstream {
 		s.IdleTimeout, s.Log = c.Config.Gateway.StreamIdleTimeout, c.log
 		s.Breaker = breakerSettings(c.Config.Gateway.BreakerOf(s.Name))
+		s.Retries, s.Budget = retrySettings(c.Config.Gateway.RetryOf(s.Name)), c.retries
 		made := gateway.NewUpstream(at, s, metrics)
 		c.upstreams = append(c.upstreams, made)
 		return made
@@ -131,6 +137,7 @@ func (c *Coordinator) buildPipeline(o Options) error {
 		KVConnector:     c.Config.Pipeline.KVConnector,
 		ECConnector:     c.Config.Pipeline.ECConnector,
 		UseOpenAIFormat: c.Config.Pipeline.UseOpenAIFormat,
+		KVLease:         c.Config.Pipeline.KVLease,
 		Memory:          c.Memory,
 		OnClose:         func(f func()) { c.closers = append(c.closers, f) },
 		Metrics:         phases.NewMetrics(c.Registry),
@@ -162,6 +169,18 @@ func breakerSettings(b conf.Breaker) gateway.BreakerSettings {
 		Enabled: b.Enabled, ConsecutiveFailures: uint32(b.ConsecutiveFailures), FailureRatio: b.FailureRatio,
 		MinRequests: uint32(b.MinRequests), Interval: b.Interval, OpenTimeout: b.OpenTimeout, HalfOpenRequests: uint32(b.HalfOpenRequests),
 	}
+}
+
+func retrySettings(r conf.Retry) gateway.RetrySettings {
+	return gateway.RetrySettings{MaxAttempts: r.MaxAttempts, BaseDelay: r.BaseDelay, MaxDelay: r.MaxDelay}
+}
+
+// registerRetries makes the budget of the process.
+func (c *Coordinator) registerRetries(r conf.Retry) {
+	c.retries = gateway.NewRetryBudget(r.BudgetRatio, r.MinRetries)
+	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "llm_d_coordinator", Name: "retry_budget_remaining",
+		Help: "Retries that are left now, of the legs of the last 10 s."},
+		func() float64 { return float64(c.retries.Remaining()) }))
 }
 
 func engineSettings(cfg *conf.Config) actors.Settings {

@@ -44,7 +44,7 @@ func imagesBody(urls ...string) string {
 // TestWorkersThatAdvertiseLocalhost are warned about once, counted each time, and
 // otherwise left alone.
 func TestWorkersThatAdvertiseLocalhost(t *testing.T) {
-	r := newRig(t, setup{steps: wholeSteps})
+	r := newRig(t, setup{steps: wholeSteps, toml: "[gateway.retry]\nmax_attempts = 1\n"})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, BadHandoff: json.RawMessage(
 		`{"remote_engine_id":"e","remote_host":"LocalHost","remote_port":5600,"remote_request_id":"r"}`)})
 	for i := range 3 {

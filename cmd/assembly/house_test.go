@@ -18,7 +18,7 @@ const module = "github.com/llm-coordinator/coordinator/"
 // mayImport is the direction of imports: what a package may use of ours.
 var mayImport = map[string][]string{
 	"cmd/coordinator":   {"cmd/assembly", "conf", "loadtest/cluster", "transport/kwargs", "transport/server", "transport/wire"},
-	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/server"},
+	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/server", "transport/wire"},
 	"transport/budget":  {"transport/wire"},
 	"transport/server":  {"phases", "transport/budget", "transport/wire"}, // the engine is an interface to it
 	"transport/admin":   {},

@@ -66,7 +66,8 @@ type setup struct {
 	tokensIn bool
 	steps    string // of the pipeline, default fullSteps
 	render   string // further params of the render step
-	toml     string // further tables; keys of [pipeline] are not possible here
+	toml     string // further tables, but for [pipeline]
+	pipeline string // further keys of [pipeline]
 	cluster  cluster.Options
 	gateway  string // instead of the cluster
 	trace    bool   // log all, bodies too
@@ -136,7 +137,7 @@ func newRig(t testing.TB, s setup) *rig {
 	}
 	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
 	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", cmp.Or(s.gateway, r.cluster.URL()))) +
-		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n", s.kv, s.ec, !s.tokensIn) + steps
+		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n%s", s.kv, s.ec, !s.tokensIn, s.pipeline) + steps
 	cfg, err := conf.Parse("rig.toml", []byte(text), nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

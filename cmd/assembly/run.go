@@ -26,6 +26,8 @@ func (c *Coordinator) Run(ctx context.Context, public, ops net.Listener) (cut in
 	}
 	select {
 	case <-ctx.Done():
+		c.log.Info("draining", "requests", c.Engine.Status().Inflight, "drain_delay", c.Config.Server.DrainDelay,
+			"shutdown_timeout", c.Config.Server.ShutdownTimeout)
 		c.Server.Drain()
 		c.pause(failed, &serving, &err)
 	case err = <-failed:

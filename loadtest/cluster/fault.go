@@ -64,6 +64,8 @@ type Fault struct {
 	// ErrorEventAfter n goes on after n chunks of a stream with an error event
 	// and [DONE], as a vLLM worker does when its engine fails.
 	ErrorEventAfter *int `json:"error_event_after,omitempty"`
+	// ErrorCode is what such an event says; default 500.
+	ErrorCode int `json:"error_code,omitempty"`
 	// EndAfter n ends a stream after n chunks, in good order but without [DONE].
 	EndAfter *int `json:"end_after,omitempty"`
 }

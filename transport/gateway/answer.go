@@ -35,22 +35,38 @@ func (a *Answer) Read(p []byte) (int, error) {
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	fault := t.fault(err)
+	fault := t.failed(err).fault
 	if t.gone() {
 		return n, fault
 	}
-	t.broke()
 	cause := "upstream"
 	if fault.Kind == wire.UpstreamTimeout {
 		cause = "idle"
 	}
-	t.u.metrics.streamBroken.WithLabelValues(cause).Inc()
+	a.Failed(cause)
 	return n, fault
+}
+
+// Succeed judges an answer that was held.
+func (a *Answer) Succeed() { a.attempt.permit.Succeed() }
+
+// Fail judges an answer that was held, or counts one more failure of one that
+// has been judged.
+func (a *Answer) Fail() {
+	if p := a.attempt.permit; !p.settle(errFailure) {
+		p.broke()
+	}
+}
+
+// Failed is Fail of a stream that has begun, and counted with its cause.
+func (a *Answer) Failed(cause string) {
+	a.Fail()
+	a.attempt.u.metrics.streamBroken.WithLabelValues(cause).Inc()
 }
 
 // Discard reads what little an answer that nobody wants may have, so that its
 // connection can be used again. Close it afterwards.
-func (a *Answer) Discard() { io.CopyN(io.Discard, a.attempt.resp.Body, maxErrorAnswer) }
+func (a *Answer) Discard() { a.attempt.discard() }
 
 // Close frees the answer. Closing one that has not been read to its end breaks
 // its connection, which tells the worker to stop.

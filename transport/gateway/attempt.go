@@ -29,16 +29,11 @@ var (
 // connection error: whether a worker had seen the leg is not known.
 var ErrDeadConnection = errors.New("a reused connection was dead")
 
-// resends bounds how often a leg is sent again because connections of the pool
-// had died. A gateway that restarts leaves many, but each that is found dead is
-// taken out of the pool.
-const resends = 3
-
 // attempt is one sending of a leg.
 type attempt struct {
 	u      *Upstream
 	id     string          // that it goes by
-	judged bool            // the breaker is told how it went
+	permit *Permit         // nil: nobody judges
 	parent context.Context // the request's
 	ctx    context.Context // parent, and the time-out
 	cancel context.CancelCauseFunc
@@ -49,50 +44,87 @@ type attempt struct {
 	connected, reused, answered atomic.Bool
 }
 
-// send makes attempts until one has response headers.
-func (u *Upstream) send(ctx context.Context, leg Leg) (*attempt, Sent, error) {
-	var sent Sent
+// send makes attempts until one succeeds or another is not worth making. use is
+// given each that has response headers, and says how it failed, if it did.
+func (u *Upstream) send(ctx context.Context, leg Leg, use func(*attempt) *failure) (sent Sent, err error) {
+	u.budget.leg()
 	for {
-		a, err := u.try(ctx, &leg, &sent)
-		if err == nil || leg.SendOnce || !errors.Is(err, ErrDeadConnection) || sent.Attempts > resends {
-			return a, sent, err
+		a, fail := u.once(ctx, &leg, &sent, use)
+		switch {
+		case fail == nil:
+			sent.last = nil
+			return sent, nil
+		case a == nil && fail.refused && sent.last != nil: // the breaker has opened since
+			return sent, sent.last.fault
+		case a == nil:
+			return sent, fail.fault
 		}
-		u.metrics.retries.WithLabelValues(u.Name, "dead_connection").Inc()
+		sent.last = fail
+		if u.again(ctx, &leg, sent.Attempts, fail) {
+			a.discard()
+			a.end()
+			continue
+		}
+		if fail.answered && ctx.Err() == nil {
+			return sent, nil
+		}
+		a.end()
+		if ctx.Err() != nil {
+			return sent, ended(ctx)
+		}
+		return sent, fail.fault
 	}
 }
 
-// try makes one attempt, up to its response headers.
-func (u *Upstream) try(ctx context.Context, leg *Leg, sent *Sent) (*attempt, error) {
+// once makes one attempt. It is nil if none was made; else it is to be ended by
+// the caller if there is a failure, and by use if not.
+func (u *Upstream) once(ctx context.Context, leg *Leg, sent *Sent, use func(*attempt) *failure) (a *attempt, fail *failure) {
 	permit, err := u.take(leg)
 	if err != nil {
-		return nil, err
+		return nil, &failure{fault: wire.FaultOf(err), refused: true}
 	}
-	// Unless it is settled below; also if Body panics: a half-open breaker would
-	// wait for its permit for ever.
-	defer permit.GiveBack()
-	a := u.begin(ctx, leg)
+	if leg.Fresh != nil {
+		if err := leg.Fresh(); err != nil {
+			permit.GiveBack()
+			return nil, &failure{fault: wire.FaultOf(err)}
+		}
+	}
+	a = u.begin(ctx, leg, permit)
 	defer func() {
-		if a.resp == nil {
+		if cause := recover(); cause != nil { // Body or Check may: a half-open breaker would wait for its permit for ever
 			a.end()
+			panic(cause)
 		}
 	}()
-	resp, err := u.origin.transport.RoundTrip(a.request(leg, leg.Attempt+sent.Attempts))
+	if fail = a.try(leg, sent); fail == nil {
+		fail = use(a)
+	}
+	return a, fail
+}
+
+// try sends the leg and returns when its response headers are there.
+func (a *attempt) try(leg *Leg, sent *Sent) *failure {
+	req := a.request(leg, leg.Attempt+sent.Attempts)
+	a.permit.sent()
+	resp, err := a.u.origin.transport.RoundTrip(req)
 	sent.Attempts++
-	sent.Reached = sent.Reached || a.connected.Load()
 	if err == nil && resp.StatusCode < 200 { // 101, or a number that is no status
 		resp.Body.Close()
 		err = errUnreadable
 	}
 	if err != nil {
-		fault := a.fault(err)
+		sent.Reached = sent.Reached || a.connected.Load()
 		if !a.gone() {
-			permit.Fail()
+			a.permit.Fail()
 		}
-		return nil, fault
+		return a.failed(err)
 	}
 	a.resp = resp
-	judge(permit, resp)
-	return a, nil
+	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
+	if !leg.Hold || resp.StatusCode/100 != 2 || !wire.IsEventStream(resp.Header) {
+		judge(a.permit, resp)
+	}
+	return nil
 }
 
 // gone reports whether the leg ended because what it was sent for did: its
@@ -121,18 +153,22 @@ func judge(p *Permit, resp *http.Response) {
 	}
 }
 
-func (u *Upstream) begin(ctx context.Context, leg *Leg) *attempt {
-	a := &attempt{u: u, judged: !leg.Unjudged, parent: ctx, began: time.Now()}
+func (u *Upstream) begin(ctx context.Context, leg *Leg, permit *Permit) *attempt {
+	a := &attempt{u: u, permit: permit, parent: ctx, began: time.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(cmp.Or(leg.Timeout, u.Timeout), func() { a.cancel(errTimeout) })
 	u.requests.Inc()
 	return a
 }
 
-// broke counts one more failure if the attempt broke after its headers.
-func (a *attempt) broke() {
-	if a.judged {
-		a.u.breaker.fail()
+// broke counts one more failure: the attempt broke after it had been judged.
+func (a *attempt) broke() { a.permit.broke() }
+
+// discard reads what little an answer that nobody wants may have, so that its
+// connection can be used again.
+func (a *attempt) discard() {
+	if a.resp != nil {
+		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
 	}
 }
 
@@ -140,6 +176,7 @@ func (a *attempt) broke() {
 func (a *attempt) end() {
 	a.timer.Stop()
 	a.cancel(nil)
+	a.permit.GiveBack()
 	if a.resp != nil {
 		a.resp.Body.Close()
 	}
@@ -197,33 +234,54 @@ func (a *attempt) header(leg *Leg, id string) http.Header {
 	return h
 }
 
-// fault says what an error of this attempt means. Its text holds nothing of an
-// answer: net/http quotes malformed answers in its errors.
-func (a *attempt) fault(err error) *wire.Fault {
+// ended is the fault of what was sent for a request that has ended.
+func ended(ctx context.Context) *wire.Fault {
+	cause := context.Cause(ctx)
+	if f := (*wire.Fault)(nil); errors.As(cause, &f) {
+		return f
+	}
+	return wire.Faultf(wire.Canceled, "the client left").Because(cause)
+}
+
+// failed says what an error of this attempt means, and whether another could do
+// better. Its text holds nothing of an answer: net/http quotes malformed answers
+// in its errors.
+func (a *attempt) failed(err error) *failure {
 	if a.parent.Err() != nil {
-		if f := (*wire.Fault)(nil); errors.As(context.Cause(a.parent), &f) {
-			return f
-		}
-		return wire.Faultf(wire.Canceled, "the client left").Because(context.Cause(a.parent))
+		return &failure{fault: ended(a.parent)}
 	}
 	if context.Cause(a.ctx) == errTimeout {
-		return wire.Faultf(wire.UpstreamTimeout, "%s took too long", a.u.Name)
+		return &failure{fault: wire.Faultf(wire.UpstreamTimeout, "%s took too long", a.u.Name), reason: reasonTimeout,
+			unreached: !a.connected.Load()}
 	}
-	f := wire.Faultf(wire.UpstreamFailed, "%s could not be reached or broke off", a.u.Name)
+	f := &failure{fault: wire.Faultf(wire.UpstreamFailed, "%s could not be reached or broke off", a.u.Name)}
 	switch {
 	case errors.Is(err, errAnswerTooLarge), errors.Is(err, errEncoded):
-		return f.Because(err)
+		f.fault.Because(err)
 	case a.answered.Load():
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return f.Because(io.ErrUnexpectedEOF)
+		if isBroken(err) {
+			f.fault.Because(io.ErrUnexpectedEOF)
+			f.reason = reasonBroken
+		} else {
+			f.fault.Because(errUnreadable)
 		}
-		return f.Because(errUnreadable)
 	case !a.connected.Load():
-		return f.Because(dialFailed(err))
+		f.fault.Because(dialFailed(err))
+		f.reason, f.unreached = reasonConnect, true
 	case a.reused.Load() && !errors.As(err, new(streamReset)):
-		return f.Because(ErrDeadConnection)
+		f.fault.Because(ErrDeadConnection)
+		f.reason = reasonDead
+	default:
+		f.fault.Because(noAnswer(err))
+		f.reason = reasonBroken
 	}
-	return f.Because(noAnswer(err))
+	return f
+}
+
+// isBroken reports whether an answer ended because its connection did. Else what
+// came makes no sense.
+func isBroken(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.As(err, new(streamReset))
 }
 
 // noAnswer says why a connection ended without an answer, if TLS did: what a

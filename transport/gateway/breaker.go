@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"errors"
+	"math"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +40,8 @@ type breaker struct {
 	// era is counted up whenever the state changes: what was sent in another
 	// era is not judged.
 	era atomic.Uint64
+	// openUntil is when an open breaker lets attempts try, in Unix nanoseconds.
+	openUntil atomic.Int64
 	// trial settles the latest permit that was given while half open.
 	trial atomic.Pointer[func(error)]
 }
@@ -71,6 +75,9 @@ func newBreaker(profile string, s BreakerSettings, m *Metrics) *breaker {
 		// wait for ever.
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			b.era.Add(1)
+			if to == gobreaker.StateOpen {
+				b.openUntil.Store(time.Now().Add(s.OpenTimeout).UnixNano())
+			}
 			m.breakerTransitions.WithLabelValues(profile, from.String(), to.String()).Inc()
 		},
 	})
@@ -97,7 +104,8 @@ func (b *breaker) ready() error {
 func (b *breaker) refuse() error {
 	b.rejected()
 	f := wire.Faultf(wire.Unavailable, "%s workers are unavailable: their circuit breaker is open", b.profile)
-	f.RetryAfter = "1"
+	left := time.Until(time.Unix(0, b.openUntil.Load()))
+	f.RetryAfter = strconv.Itoa(max(1, int(math.Ceil(left.Seconds()))))
 	return f
 }
 
@@ -106,43 +114,48 @@ func (b *breaker) permit() (*Permit, error) {
 	if b == nil {
 		return &Permit{}, nil
 	}
+	state := b.cb.State() // moves on from open first
 	era := b.era.Load()
-	if b.cb.State() == gobreaker.StateClosed {
-		return &Permit{done: func(outcome error) { b.count(era, outcome) }}, nil
+	if state == gobreaker.StateClosed {
+		return &Permit{breaker: b, era: era}, nil
 	}
 	done, err := b.cb.Allow()
 	if err != nil {
 		return nil, b.refuse()
 	}
 	b.trial.Store(&done)
-	return &Permit{done: done}, nil
+	return &Permit{breaker: b, era: era, trial: done}, nil
 }
 
-// count counts an attempt that was sent while the breaker was closed, if that
-// has not changed. It is counted when it is judged and not when it began:
-// gobreaker forgets what began before its window, so that a time-out longer
-// than the window would never count.
+// count counts an attempt that holds none of the breaker's own permits, unless
+// the state has changed since it was sent. It is counted when it is judged and
+// not when it began: gobreaker forgets what began before its window, so that a
+// time-out longer than the window would never count.
 func (b *breaker) count(era uint64, outcome error) {
-	if errors.Is(outcome, errUnused) || b.cb.State() != gobreaker.StateClosed || b.era.Load() != era {
+	b.cb.State() // moves on from open, if it is time
+	if errors.Is(outcome, errUnused) || b.era.Load() != era {
 		return
 	}
-	if done, err := b.cb.Allow(); err == nil {
-		done(outcome)
-	}
+	b.report(outcome)
 }
 
-// fail counts a failure that came after its attempt had been judged. An open
-// breaker has no use for it; a half-open one whose permits are all out counts
-// it against the latest of them.
-func (b *breaker) fail() {
-	if b == nil {
-		return
-	}
+// report counts an outcome under a permit of its own. A half-open breaker whose
+// permits are all out counts a failure against the latest of them.
+func (b *breaker) report(outcome error) {
 	done, err := b.cb.Allow()
 	if err == nil {
-		done(errFailure)
-	} else if trial := b.trial.Load(); trial != nil && errors.Is(err, gobreaker.ErrTooManyRequests) {
-		(*trial)(errFailure)
+		done(outcome)
+	} else if trial := b.trial.Load(); trial != nil && outcome != nil && errors.Is(err, gobreaker.ErrTooManyRequests) {
+		(*trial)(outcome)
+	}
+}
+
+// broke counts a failure that came after its attempt had been judged. It says
+// something of now if all is thought to be well; if not, only if it was sent
+// since.
+func (b *breaker) broke(era uint64) {
+	if b.cb.State() == gobreaker.StateClosed || b.era.Load() == era {
+		b.report(errFailure)
 	}
 }
 
@@ -152,28 +165,3 @@ func (b *breaker) state() string {
 	}
 	return b.cb.State().String()
 }
-
-// Permit is the right to send one attempt past a breaker. It must be settled
-// by exactly one of the ways below; later ones do nothing, so that whoever owns
-// a permit can give it back on every way out. It may be used by several
-// goroutines.
-type Permit struct {
-	done    func(error)
-	settled atomic.Bool
-}
-
-func (p *Permit) settle(outcome error) {
-	if p != nil && p.settled.CompareAndSwap(false, true) && p.done != nil {
-		p.done(outcome)
-	}
-}
-
-// Succeed reports that the upstream works.
-func (p *Permit) Succeed() { p.settle(nil) }
-
-// Fail reports that it does not.
-func (p *Permit) Fail() { p.settle(errFailure) }
-
-// GiveBack reports that nothing was learnt: the attempt was not sent, or the
-// client left before it was answered. A nil permit is given back already.
-func (p *Permit) GiveBack() { p.settle(errUnused) }

@@ -38,7 +38,7 @@ func (r *rig) refused(body string) bool {
 	r.t.Helper()
 	_, sent, f := r.call(leg(body))
 	refused := f != nil && f.Kind == wire.Unavailable
-	if refused && (sent != (Sent{}) || f.RetryAfter != "1") {
+	if refused && (sent.Attempts != 0 || sent.Reached || f.RetryAfter == "") {
 		r.t.Errorf("refused, but %+v and Retry-After %q", sent, f.RetryAfter)
 	}
 	return refused
@@ -419,7 +419,7 @@ func TestBreakerUnderLoad(t *testing.T) {
 					r.BreakerState()
 					r.metric(`breaker_state{profile="prefill"}`)
 				case 2:
-					r.breaker.fail()
+					r.breaker.broke(uint64(k))
 				default:
 					_, s, _ := r.Call(t.Context(), leg(strconv.Itoa(200+300*(k%2))))
 					sent.Add(int64(s.Attempts))
@@ -430,5 +430,93 @@ func TestBreakerUnderLoad(t *testing.T) {
 	running.Wait()
 	if n := r.metric(`upstream_request_total{upstream="prefill"}`); n != float64(sent.Load()) {
 		t.Errorf("%v legs counted, %d sent", n, sent.Load())
+	}
+}
+
+// TestRetryAfterOfAnOpenBreaker is when it lets some try.
+func TestRetryAfterOfAnOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := dial(t, answering(t), tripAfter(1))
+		r.call(leg("500"))
+		for i := range 5 {
+			if f := faultOf(t, r.Ready()); f == nil || f.RetryAfter != strconv.Itoa(5-i) {
+				t.Errorf("after %d s: %+v", i, f)
+			}
+			wait(time.Second)
+		}
+	})
+}
+
+// TestSlowTrialsKeepNobodyOut: one that is not answered within a second frees its
+// permit, and is judged all the same when it is.
+func TestSlowTrialsKeepNobodyOut(t *testing.T) {
+	for _, outcome := range []string{"200", "500"} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			l := serve(t, func(w http.ResponseWriter, req *http.Request) {
+				body, _ := io.ReadAll(req.Body)
+				<-release
+				code, _ := strconv.Atoi(string(body))
+				w.WriteHeader(code)
+			})
+			r := halfOpen(t, l)
+			var running sync.WaitGroup
+			for range 3 {
+				running.Go(func() { r.call(leg(outcome)) })
+			}
+			wait(900 * time.Millisecond)
+			if r.Ready() == nil {
+				t.Error("a fourth trial would be let through")
+			}
+			wait(200 * time.Millisecond)
+			if r.Ready() != nil || r.BreakerState() != "half-open" {
+				t.Errorf("%s, %v when the trials have taken longer than a second", r.BreakerState(), r.Ready())
+			}
+			close(release)
+			running.Wait()
+			if want := map[string]string{"200": "closed", "500": "open"}[outcome]; r.BreakerState() != want {
+				t.Errorf("%s after three %s, want %s", r.BreakerState(), outcome, want)
+			}
+		})
+	}
+}
+
+// TestHeldAnswersAreJudgedByTheirReader, and broken off one is a failure once.
+func TestHeldAnswersAreJudgedByTheirReader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		judge    func(*Answer)
+		failures uint32
+		judged   uint32
+	}{
+		"succeeds":          {(*Answer).Succeed, 0, 1},
+		"fails":             {(*Answer).Fail, 1, 1},
+		"succeeds, breaks":  {func(a *Answer) { a.Succeed(); a.Fail() }, 1, 2},
+		"fails twice":       {func(a *Answer) { a.Fail(); a.Succeed() }, 1, 1},
+		"nobody judges":     {func(*Answer) {}, 0, 0},
+		"breaks being read": {func(a *Answer) { io.Copy(io.Discard, a) }, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}), tripAfter(100))
+				held := leg("{}")
+				held.Hold = true
+				answer, _, err := r.Open(t.Context(), held)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c := r.breaker.cb.Counts(); c.TotalFailures+c.TotalSuccesses != 0 {
+					t.Errorf("judged before it was read: %+v", c)
+				}
+				tt.judge(answer)
+				answer.Close()
+				if c := r.breaker.cb.Counts(); c.TotalFailures != tt.failures || c.TotalFailures+c.TotalSuccesses != tt.judged {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
 	}
 }

@@ -102,7 +102,7 @@ func TestBodyIsBuiltForItsAttempt(t *testing.T) {
 	body, sent, f := dial(t, l).call(Leg{Path: "/", ID: "a", Attempt: 3, Body: func(id string) wire.Payload {
 		return wire.NewPayload([]byte("body of " + id))
 	}})
-	if f != nil || body != "body of a-r3" || sent != (Sent{Attempts: 1, Reached: true}) {
+	if f != nil || body != "body of a-r3" || sent.Attempts != 1 || !sent.Reached {
 		t.Errorf("%q, %+v, %v", body, sent, f)
 	}
 }

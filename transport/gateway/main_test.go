@@ -56,6 +56,11 @@ func see(t *testing.T, o *Origin, edit ...func(*UpstreamSettings)) *rig {
 	return r
 }
 
+// retrying has legs sent up to so many times, without a pause.
+func retrying(attempts int) func(*UpstreamSettings) {
+	return func(s *UpstreamSettings) { s.Retries.MaxAttempts = attempts }
+}
+
 // metric returns the value of a series, named as name or name{a="b",c="d"}.
 func (r *rig) metric(series string) float64 {
 	r.t.Helper()

@@ -11,6 +11,7 @@ type Metrics struct {
 	requests           *prometheus.CounterVec
 	duration           *prometheus.HistogramVec
 	retries            *prometheus.CounterVec
+	retriesRefused     *prometheus.CounterVec
 	streamBroken       *prometheus.CounterVec
 	breakerTransitions *prometheus.CounterVec
 	breakerRejected    *prometheus.CounterVec
@@ -36,6 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Time from sending a leg to its response headers, of legs whose answer is read whole to its end.",
 		}, []string{"upstream"}),
 		retries:            counter("retries_total", "Legs sent again, by phase and reason.", "phase", "reason"),
+		retriesRefused:     counter("retries_refused_total", "Legs not sent again because the retry budget was used up, by phase.", "phase"),
 		streamBroken:       counter("stream_broken_total", "Answers that broke off after they began, by cause.", "cause"),
 		breakerTransitions: counter("breaker_transitions_total", "Changes of a circuit breaker's state.", "profile", "from", "to"),
 		breakerRejected:    counter("breaker_rejected_total", "Requests and attempts refused by a circuit breaker.", "profile"),

@@ -30,6 +30,9 @@ type UpstreamSettings struct {
 	// bytes; 0 is none.
 	IdleTimeout time.Duration
 	Breaker     BreakerSettings
+	Retries     RetrySettings
+	// Budget bounds the retries of all upstreams together; nil does not.
+	Budget *RetryBudget
 	// MaxAnswer is the size in bytes of the largest answer that is read whole; 0
 	// is 256 MB.
 	MaxAnswer int
@@ -43,6 +46,7 @@ type Upstream struct {
 	UpstreamSettings
 	origin   *Origin
 	breaker  *breaker
+	budget   *RetryBudget
 	metrics  *Metrics
 	requests prometheus.Counter
 	duration prometheus.Observer
@@ -56,6 +60,7 @@ func NewUpstream(o *Origin, s UpstreamSettings, m *Metrics) *Upstream {
 		UpstreamSettings: s,
 		origin:           o,
 		breaker:          newBreaker(s.Name, s.Breaker, m),
+		budget:           s.Budget,
 		metrics:          m,
 		requests:         m.requests.WithLabelValues(s.Name),
 		duration:         m.duration.WithLabelValues(s.Name),
@@ -103,8 +108,16 @@ type Leg struct {
 	Timeout time.Duration
 	// Permit, if set, is used for the first attempt instead of a new one.
 	Permit *Permit
-	// SendOnce forbids a second attempt, whatever happened to the first.
-	SendOnce bool
+	// Resend says after which failures it may be sent again.
+	Resend Resend
+	// Deadline, if it is not zero, is when there is no use in another attempt.
+	Deadline time.Time
+	// Fresh, if set, is asked before each attempt: an error means that it must not
+	// be made any more, and is the leg's.
+	Fresh func() error
+	// Hold leaves a streamed answer to be judged by who reads it: by Succeed or
+	// Fail of the answer.
+	Hold bool
 	// Memory is charged for an answer that is read whole: with the capacity of
 	// the slice that Call returns. Nil charges nothing.
 	Memory *budget.Account
@@ -142,72 +155,99 @@ const (
 type Sent struct {
 	// Attempts is how many were made.
 	Attempts int
-	// Reached: a connection was there for at least one of them, so that a
-	// worker may have seen the leg.
+	// Reached: for at least one of them a connection was there, and no answer in
+	// which the gateway says that it dropped the leg: a worker may have seen it.
 	Reached bool
+
+	last *failure
+}
+
+// Reason names what another attempt could do better at than the last one, whose
+// failure was an error or an answer that was passed on; "" is nothing.
+func (s *Sent) Reason() string {
+	if s.last == nil {
+		return ""
+	}
+	return s.last.reason
 }
 
 // Call sends a leg whose answer is read whole and must be 200, and returns the
 // answer's body. Errors are *wire.Fault; they hold nothing of the body.
-func (u *Upstream) Call(ctx context.Context, leg Leg) ([]byte, Sent, error) {
-	a, sent, err := u.send(ctx, leg)
-	if err != nil {
-		return nil, sent, err
-	}
-	defer a.end()
+func (u *Upstream) Call(ctx context.Context, leg Leg) (body []byte, sent Sent, err error) {
+	sent, err = u.send(ctx, leg, func(a *attempt) (fail *failure) {
+		body, fail = a.whole(&leg)
+		if fail == nil {
+			u.duration.Observe(time.Since(a.began).Seconds())
+			a.end()
+		}
+		return fail
+	})
+	return body, sent, err
+}
+
+// whole reads the answer of a leg that must be 200.
+func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
+	u := a.u
 	if a.resp.StatusCode != http.StatusOK {
 		a.readError()
-		return nil, sent, u.refusal(a.resp)
+		return nil, u.refusal(a.resp)
 	}
 	if e := a.resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		a.broke()
-		return nil, sent, a.fault(errEncoded)
+		return nil, a.failed(errEncoded)
 	}
 	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory)
 	if f := (*wire.Fault)(nil); errors.As(err, &f) {
-		return nil, sent, f // there is no room for it here, which says nothing of the upstream
+		return nil, &failure{fault: f} // there is no room for it here, which says nothing of the upstream
 	}
 	if err != nil {
-		fault := a.fault(err)
+		fail := a.failed(err)
 		if !a.gone() {
 			a.broke()
 		}
-		return nil, sent, fault
+		return nil, fail
 	}
 	a.trace("answer", func() string { return wire.Redact(body) })
 	if leg.Check != nil {
 		if err := leg.Check(body); err != nil {
 			leg.Memory.Refund(int64(cap(body)))
 			a.broke()
-			return nil, sent, wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err)
+			return nil, &failure{fault: wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err)}
 		}
 	}
-	u.duration.Observe(time.Since(a.began).Seconds())
-	return body, sent, nil
+	return body, nil
 }
 
 // Open sends a leg whose answer goes to the client as it is, whatever its
 // status, and returns once its headers are there. The caller must close the
 // answer. Errors are *wire.Fault.
-func (u *Upstream) Open(ctx context.Context, leg Leg) (*Answer, Sent, error) {
+func (u *Upstream) Open(ctx context.Context, leg Leg) (answer *Answer, sent Sent, err error) {
 	leg.unread = true
-	a, sent, err := u.send(ctx, leg)
+	sent, err = u.send(ctx, leg, func(a *attempt) *failure {
+		u.duration.Observe(time.Since(a.began).Seconds())
+		answer = &Answer{Status: a.resp.StatusCode, Header: a.resp.Header, attempt: a}
+		if statusReason(a.resp.StatusCode) == "" {
+			return nil
+		}
+		fail := u.refusal(a.resp)
+		fail.answered = true
+		return fail
+	})
 	if err != nil {
 		return nil, sent, err
 	}
-	u.duration.Observe(time.Since(a.began).Seconds())
-	return &Answer{Status: a.resp.StatusCode, Header: a.resp.Header, attempt: a}, sent, nil
+	return answer, sent, nil
 }
 
-// refusal is the fault of an answer that should have been 200.
-func (u *Upstream) refusal(resp *http.Response) *wire.Fault {
+// refusal is the failure of an answer that should have been 200.
+func (u *Upstream) refusal(resp *http.Response) *failure {
 	f := wire.Faultf(wire.UpstreamFailed, "%s answered %d", u.Name, resp.StatusCode)
 	if resp.StatusCode/100 == 4 {
 		f.Kind, f.Status = wire.UpstreamRejected, resp.StatusCode
 	}
 	f.RetryAfter = resp.Header.Get(wire.HeaderRetryAfter)
 	f.DropReason = resp.Header.Get(wire.HeaderDropReason)
-	return f
+	return &failure{fault: f, reason: statusReason(resp.StatusCode), unreached: f.DropReason != "", after: f.RetryAfter}
 }
 
 // readAll reads an answer of at most so many bytes, and charges what it holds.

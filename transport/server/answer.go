@@ -31,10 +31,14 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 			s.trace(id, body)
 			req, fault = accept(r, p, id, body)
 		}
-		if fault != nil {
-			req = &phases.Request{ID: id, Protocol: p}
+		if fault == nil {
+			req.Received = received
+			fault = s.setTerms(req, r.Header)
 		}
-		req.Received, req.Memory = received, memory
+		if fault != nil {
+			req = &phases.Request{ID: id, Protocol: p, Received: received}
+		}
+		req.Memory = memory
 		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req}
 		if fault != nil {
 			a.fail(fault)

@@ -8,6 +8,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -51,6 +52,16 @@ type Settings struct {
 	PassthroughEngine Engine
 	// ProfileHeader is the name of the header that clients may not set.
 	ProfileHeader string
+	// TenantHeader is the name of the header that says whom a request is for; ""
+	// means that all are for one.
+	TenantHeader string
+	// RequestTimeout is how long after its headers the first byte of a request's
+	// answer must be there. Clients may ask for less. It becomes the request's
+	// Deadline, which the engine keeps.
+	RequestTimeout time.Duration
+	// Unready says why no request could be served now, or "" if some could; nil
+	// is always "". It is asked at each probe, and must not block.
+	Unready func() string
 	// TLS of the listener; nil is none. HTTP/2 is spoken with it.
 	TLS *tls.Config
 }
@@ -77,6 +88,7 @@ func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
 	if m == nil {
 		m = NewMetrics(nil)
 	}
+	s.TenantHeader = http.CanonicalHeaderKey(s.TenantHeader) // once, not for each request
 	srv := &Server{Settings: s, engine: e, log: log, metrics: m}
 	srv.http = &http.Server{
 		Handler:           srv.limited(srv.routes()),
@@ -184,11 +196,18 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	reason := ""
 	if s.draining.Load() {
-		s.writeJSON(w, r, http.StatusServiceUnavailable, `{"ready":false,"reason":"shutting down"}`)
+		reason = "shutting down"
+	} else if s.Unready != nil {
+		reason = s.Unready()
+	}
+	if reason == "" {
+		s.writeJSON(w, r, http.StatusOK, `{"ready":true}`)
 		return
 	}
-	s.writeJSON(w, r, http.StatusOK, `{"ready":true}`)
+	text, _ := json.Marshal(reason) // a string: it cannot fail
+	s.writeJSON(w, r, http.StatusServiceUnavailable, `{"ready":false,"reason":`+string(text)+`}`)
 }
 
 func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, status int, body string) {

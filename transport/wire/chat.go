@@ -9,6 +9,7 @@ var Chat = &Protocol{
 	RenderPath: "/v1/chat/completions/render",
 	prompt:     chatPrompt,
 	setTokens:  func(e *Edit, t Tokens) { e.Set("tokens", t.object(t.IDs, &t.Features)) },
+	content:    chatContent,
 	hasParts:   true,
 }
 

@@ -272,13 +272,7 @@ func CheckAnswer(answer []byte) error {
 	if err := Valid(answer); err != nil {
 		return err
 	}
-	failed := false
-	EachElement(Lookup(answer, "choices"), func(choice []byte) bool {
-		reason, _ := Unquote(Lookup(choice, "finish_reason"))
-		failed = failed || reason == "error"
-		return !failed
-	})
-	if failed {
+	if finishedInError(answer) {
 		return errFinished
 	}
 	return nil

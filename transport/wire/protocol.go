@@ -22,6 +22,9 @@ type Protocol struct {
 	idInBody bool
 	// hasParts: the prompt is messages, whose content may have media.
 	hasParts bool
+	// content reports whether an event of a stream is something that a client
+	// waits for; nil: each is.
+	content func(event []byte) bool
 	// tokensIn: the prompt is token ids, and parameters are in sampling_params.
 	tokensIn bool
 }
