@@ -29,6 +29,9 @@ func (a *Answer) Read(p []byte) (int, error) {
 	}
 	n, err := t.resp.Body.Read(p)
 	if n > 0 {
+		if !a.begun {
+			t.u.explainMissing(t.path, a.Status, p[:n])
+		}
 		t.timer.Stop()
 		a.begun = true
 	}

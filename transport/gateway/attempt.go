@@ -32,7 +32,8 @@ var ErrDeadConnection = errors.New("a reused connection was dead")
 // attempt is one sending of a leg.
 type attempt struct {
 	u      *Upstream
-	id     string          // that it goes by
+	id     string // that it goes by
+	path   string
 	permit *Permit         // nil: nobody judges
 	parent context.Context // the request's
 	ctx    context.Context // parent, and the time-out
@@ -186,7 +187,7 @@ func (a *attempt) end() {
 // a POST again by itself otherwise, past our own rules, if a client's header
 // Idempotency-Key says that it may.
 func (a *attempt) request(leg *Leg, n int) *http.Request {
-	a.id = attemptID(leg.ID, n)
+	a.id, a.path = attemptID(leg.ID, n), leg.Path
 	payload := leg.Body(a.id)
 	a.trace("leg", payload.Redacted)
 	u := a.u.origin.base

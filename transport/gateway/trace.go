@@ -16,9 +16,10 @@ func (a *attempt) trace(what string, body func() string) {
 }
 
 // readError reads the body of an answer that is an error, as far as that may be
-// read: so that the connection can be used again, and for the trace.
+// read: so that the connection can be used again, for the trace, and to tell a
+// route that is missing.
 func (a *attempt) readError() {
-	var shown wire.Redacted
-	io.CopyN(&shown, a.resp.Body, maxErrorAnswer)
-	a.trace("error answer", shown.String)
+	body, _ := io.ReadAll(io.LimitReader(a.resp.Body, maxErrorAnswer))
+	a.u.explainMissing(a.path, a.resp.StatusCode, body)
+	a.trace("error answer", func() string { return wire.Redact(body) })
 }

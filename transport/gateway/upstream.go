@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,8 @@ type Upstream struct {
 	metrics  *Metrics
 	requests prometheus.Counter
 	duration prometheus.Observer
+	// explained are the routes whose absence the operator was told of.
+	explained sync.Map
 }
 
 // NewUpstream makes an upstream of an origin.
