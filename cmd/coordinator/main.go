@@ -10,16 +10,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 )
 
 const usage = `coordinator drives LLM requests through the phases of a disaggregated fleet.
 
   coordinator [serve]   serve clients, as the configuration says
   coordinator demo      serve with a simulated cluster on loopback: nothing else is needed
-  coordinator check     validate a configuration and print what it amounts to
+  coordinator check     validate a configuration and print what it amounts to;
+                        -live: try the routes that it needs as well
   coordinator cluster   run only the simulated cluster
   coordinator inspect-kwargs FILE
                         print the tensors of rendered multimodal items
@@ -56,8 +55,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // gives the second signal back its usual meaning
+	ctx, stop := untilSignal(stderr)
 	defer stop()
 	err := cmd(ctx, args, environ, stdout, stderr)
 	switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	stdlog "log"
@@ -25,11 +26,9 @@ type configFlags struct {
 	level int
 }
 
-func parseConfigFlags(name string, args []string, stderr io.Writer) (f configFlags, err error) {
-	fs := flags(name, stderr)
+func (f *configFlags) addTo(fs *flag.FlagSet) {
 	fs.StringVar(&f.path, "config", defaultConfig, "configuration `file`")
 	fs.IntVar(&f.level, "v", 0, "log level, 1 to 5; overrides the configuration")
-	return f, parse(fs, args)
 }
 
 func (f configFlags) load(environ []string) (*conf.Config, error) {
@@ -45,8 +44,10 @@ func (f configFlags) load(environ []string) (*conf.Config, error) {
 
 // serve runs a coordinator.
 func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) error {
-	f, err := parseConfigFlags("serve", args, stderr)
-	if err != nil {
+	var f configFlags
+	fs := flags("serve", stderr)
+	f.addTo(fs)
+	if err := parse(fs, args); err != nil {
 		return err
 	}
 	cfg, err := f.load(environ)
@@ -144,23 +145,4 @@ type muzzled struct{ to *slog.Logger }
 func (m muzzled) Write(p []byte) (int, error) {
 	m.to.Debug("a library's message was left out: it may quote an upstream", "bytes", len(p))
 	return len(p), nil
-}
-
-// check validates a configuration, builds everything that it asks for, and
-// prints it.
-func check(_ context.Context, args, environ []string, stdout, stderr io.Writer) error {
-	f, err := parseConfigFlags("check", args, stderr)
-	if err != nil {
-		return err
-	}
-	cfg, err := f.load(environ)
-	if err != nil {
-		return err
-	}
-	c, err := assembly.New(cfg, assembly.Options{Version: version(), LookupEnv: lookupIn(environ)})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Describe(stdout)
 }
