@@ -99,6 +99,7 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 			DialContext:         s.Dial,
 			DisableCompression:  true,
 			MaxIdleConnsPerHost: s.MaxIdle,
+			WriteBufferSize:     writeBuffer,
 			IdleConnTimeout:     s.IdleTimeout,
 			// 1 MB of headers is net/http's own default; said here because an
 			// upstream's headers are kept in memory.
@@ -112,6 +113,10 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 	}
 	return o, nil
 }
+
+// writeBuffer is how much of a leg goes out in one write: its headers, and the
+// body of most. A larger body does not go through it.
+const writeBuffer = 16 << 10
 
 // checkSecurity refuses settings that would silently not be used.
 func (s *OriginSettings) checkSecurity(secure bool) error {

@@ -22,6 +22,7 @@ type member struct {
 	value  int    // where the value begins
 	ord    int    // its number in the text: neighbours can leave in one slice
 	set    Text   // the value that replaces it, if not nil
+	quoted []byte // the name with quotes and colon, of one that Set added
 }
 
 // Text is JSON text in pieces, which stand one behind the other. The pieces
@@ -152,7 +153,8 @@ func (e *Edit) Set(name string, value Text) {
 		e.body.members[i].set = value
 		return
 	}
-	e.body.members = append(e.body.members, member{name: []byte(name), ord: -1, set: value})
+	quoted := quoteName(name)
+	e.body.members = append(e.body.members, member{name: quoted[1 : len(quoted)-2], quoted: quoted, ord: -1, set: value})
 }
 
 // SetRaw is Set with a value of one piece.
@@ -175,7 +177,11 @@ func (e *Edit) Payload() Payload {
 			p.add(comma)
 		}
 		if ms[i].set != nil {
-			p.add(quoteName(ms[i].name))
+			if ms[i].quoted == nil { // it was the client's, who may have spelt it in its own way
+				p.add(quoteName(string(ms[i].name)))
+			} else {
+				p.add(ms[i].quoted)
+			}
 			for _, piece := range ms[i].set {
 				p.add(piece)
 			}
@@ -200,7 +206,8 @@ var (
 	comma      = []byte(",")
 )
 
-func quoteName(name []byte) []byte {
+// quoteName returns a name with its quotes and the colon. It must need no escapes.
+func quoteName(name string) []byte {
 	out := make([]byte, 0, len(name)+3)
 	return append(append(append(out, '"'), name...), '"', ':')
 }

@@ -97,6 +97,9 @@ func (s *scanner) open() (bool, error) {
 			s.pos++
 			return false, nil
 		}
+		if c == '[' && s.ids() {
+			return false, nil
+		}
 		s.nest = append(s.nest, c)
 		if c == '{' {
 			return true, s.name()
@@ -171,6 +174,34 @@ func (s *scanner) literal(word string) error {
 	}
 	s.pos += len(word)
 	return nil
+}
+
+// ids moves over the rest of an array of integers of 0 and more, up to and with
+// its bracket, with at most one blank behind a comma: most of what goes over the
+// wire is token ids. It reports false, and moves nothing, if the array is not so
+// written.
+func (s *scanner) ids() bool {
+	data, i := s.data, s.pos
+	for {
+		from := i
+		for i < len(data) && isDigit(data[i]) {
+			i++
+		}
+		if i == from || i == len(data) || data[from] == '0' && i > from+1 {
+			return false
+		}
+		switch data[i] {
+		case ',':
+			if i++; i < len(data) && data[i] == ' ' {
+				i++
+			}
+		case ']':
+			s.pos = i + 1
+			return true
+		default:
+			return false
+		}
+	}
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

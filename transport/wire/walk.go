@@ -20,27 +20,17 @@ func EachMember(text []byte, f func(name, value []byte) bool) bool {
 	if len(text) == 0 || text[0] != '{' {
 		return false
 	}
-	s := scanner{data: text, pos: 1}
-	for {
-		s.space()
-		if s.peek() != '"' {
+	for at := skipSpace(text, 1); at < len(text) && text[at] == '"'; {
+		end := skipString(text, at)
+		name := text[at:end]
+		at = skipSpace(text, skipSpace(text, end)+1) // the colon is in between
+		end = skipValue(text, at)
+		if end == at || !f(name, text[at:end]) {
 			return true
 		}
-		from := s.pos
-		if s.string() != nil {
-			return true
-		}
-		name := text[from:s.pos]
-		s.space()
-		s.pos++ // the colon
-		s.space()
-		from = s.pos
-		if s.value() != nil || !f(name, text[from:s.pos]) {
-			return true
-		}
-		s.space()
-		s.pos++ // a comma, or the end
+		at = skipSpace(text, skipSpace(text, end)+1) // a comma is, or the end
 	}
+	return true
 }
 
 // EachElement calls f for every element of an array in order until f returns
@@ -50,20 +40,90 @@ func EachElement(text []byte, f func(value []byte) bool) bool {
 	if len(text) == 0 || text[0] != '[' {
 		return false
 	}
-	s := scanner{data: text, pos: 1}
-	for {
-		s.space()
-		if c := s.peek(); c == ']' || c == 0 {
+	for at := skipSpace(text, 1); at < len(text) && text[at] != ']'; {
+		end := skipValue(text, at)
+		if end == at || !f(text[at:end]) {
 			return true
 		}
-		from := s.pos
-		if s.value() != nil || !f(text[from:s.pos]) {
-			return true
+		at = skipSpace(text, skipSpace(text, end)+1)
+	}
+	return true
+}
+
+// skipSpace returns the place of the first byte from at on that is no white
+// space.
+func skipSpace(text []byte, at int) int {
+	for at < len(text) && isSpace(text[at]) {
+		at++
+	}
+	return at
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
+
+// skipValue returns the place behind the value that begins at a place. It looks
+// only for what can end it: the value has been checked.
+func skipValue(text []byte, at int) int {
+	if at >= len(text) {
+		return at
+	}
+	switch text[at] {
+	case '"':
+		return skipString(text, at)
+	case '{', '[':
+		return skipNested(text, at)
+	}
+	for at < len(text) && !ends[text[at]] {
+		at++
+	}
+	return at
+}
+
+// ends are the bytes that can stand behind a number or a word.
+var ends = [256]bool{',': true, ']': true, '}': true, ' ': true, '\n': true, '\r': true, '\t': true, ':': true}
+
+// skipString returns the place behind the string that begins at a place.
+func skipString(text []byte, at int) int {
+	for from := at + 1; ; {
+		n := bytes.IndexByte(text[from:], '"')
+		if n < 0 {
+			return len(text)
 		}
-		s.space()
-		s.pos++ // a comma, or the end
+		quote := from + n
+		escapes := 0
+		for quote-1-escapes > at && text[quote-1-escapes] == '\\' {
+			escapes++
+		}
+		if from = quote + 1; escapes%2 == 0 {
+			return from
+		}
 	}
 }
+
+// skipNested returns the place behind the object or array that begins at a place.
+func skipNested(text []byte, at int) int {
+	depth := 0
+	for at < len(text) {
+		switch c := text[at]; {
+		case !structural[c]:
+			at++
+		case c == '"':
+			at = skipString(text, at)
+		case c == '{' || c == '[':
+			depth++
+			at++
+		default:
+			at++
+			if depth--; depth == 0 {
+				return at
+			}
+		}
+	}
+	return at
+}
+
+// structural are the bytes that begin or end a string, an object or an array.
+var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
 
 // Lookup returns the value of an object's last member of that name, or nil if
 // there is none or text is no object. Text must be valid JSON.
