@@ -2,9 +2,10 @@
 // for each request, and for each kind of work a bounded pool of worker actors.
 //
 // It gives what an operator counts on: work is bounded at submission and
-// refused at once beyond that; one request's failure, panic or slow client
-// touches no other; a client that leaves takes everything of its request with
-// it; and when the engine is closed nothing is left.
+// refused at once beyond that; what there is room for is shared fairly among
+// tenants; one request's failure, panic or slow client touches no other; a
+// client that leaves takes everything of its request with it; and when the
+// engine is closed nothing is left.
 //
 // It runs any phase and knows none by name. Of protoactor-go it uses spawning,
 // sending, stopping and supervision, and nothing else; no actor appears in its
@@ -30,8 +31,16 @@ type Settings struct {
 	// QueueTimeout is how long a task or a request may wait for a place; it must
 	// be more than 0.
 	QueueTimeout time.Duration
-	// MaxInflight is how many requests may be in flight; 0 is no limit.
+	// MaxInflight is how many requests may be in flight; 0 is no limit. Beyond it
+	// one is refused, unless its tenant has less than its share: then it displaces
+	// one that waits and for which nothing is begun.
 	MaxInflight int
+	// Watchdog is for how long nothing may happen in a request (no task of it
+	// comes home, no ticket is granted or refused, nothing of its answer is sent)
+	// before it is taken for stuck, and cancelled; 0 is for ever. It must be longer
+	// than QueueTimeout, than any task may take without sending something, and
+	// than a client may take to read what was sent.
+	Watchdog time.Duration
 	// Pools are the pools by name. Tasks name the pool that they run in.
 	Pools map[string]PoolSettings
 }
@@ -47,10 +56,12 @@ type Engine struct {
 
 	maxInflight atomic.Int64
 
-	mu       sync.Mutex
+	mu       sync.Mutex // taken before the pools' lock where both are
 	closing  bool
 	live     map[*supervisor]struct{}
-	counted  int // those of live that MaxInflight is for
+	counted  int            // requests that MaxInflight is for
+	tenants  map[string]int // those by tenant
+	drain    drain          // of those, while there are as many as may be
 	detached int
 	changed  chan struct{} // closed and replaced whenever a request or detached task ends
 
@@ -62,15 +73,9 @@ type Engine struct {
 	// starts no workers for whom a resize waits.
 	sizing  sync.Mutex
 	stopped bool
-}
 
-// ErrShuttingDown refuses requests that come, and ends those that are left,
-// when the engine is closed.
-var ErrShuttingDown = func() *wire.Fault {
-	f := wire.Faultf(wire.ShuttingDown, "the coordinator is shutting down")
-	f.RetryAfter = "1"
-	return f
-}()
+	watchdog *watchdog // nil if there is none
+}
 
 // NewEngine starts the pools. A nil logger logs nothing, nil metrics go
 // nowhere. The engine must be closed.
@@ -83,7 +88,7 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 	}
 	system := newSystem(log)
 	e := &Engine{system: system, root: system.Root, metrics: m, log: log,
-		live: make(map[*supervisor]struct{}), changed: make(chan struct{})}
+		live: make(map[*supervisor]struct{}), tenants: make(map[string]int), changed: make(chan struct{})}
 	e.maxInflight.Store(int64(s.MaxInflight))
 	e.detachedCtx, e.cancelDetached = context.WithCancel(context.Background())
 	e.main = &Line{engine: e, counted: true}
@@ -98,6 +103,9 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 		}
 	}
 	m.watch(e.pools)
+	if s.Watchdog > 0 {
+		e.watchdog = e.startWatchdog(s.Watchdog)
+	}
 	return e
 }
 
@@ -178,16 +186,23 @@ var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive {
 
 // Start begins to drive a request, whose answer and outcome come by its Out. It
 // does not wait. The request is cancelled when ctx ends. An error refuses it:
-// nothing was begun then, and Out stays silent.
+// nothing was begun then, and Out stays silent. A request with a deadline ends
+// with [phases.ErrExpired] if its answer has not begun by then.
 func (e *Engine) Start(ctx context.Context, r *phases.Request) error { return e.main.Start(ctx, r) }
 
 // Start is [Engine.Start] for this line.
 func (l *Line) Start(ctx context.Context, r *phases.Request) error {
 	e, line := l.engine, l.pipeline.Load()
+	if !r.Deadline.IsZero() && !time.Now().Before(r.Deadline) {
+		return phases.ErrExpired
+	}
 	if err := e.ask(line, r); err != nil {
 		return err
 	}
 	s := &supervisor{engine: e, req: r, line: line, counted: l.counted, unhook: func() bool { return true }, outcome: errCrashed}
+	if e.watchdog != nil {
+		s.pulse = &pulse{}
+	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if err := e.admit(s); err != nil {
 		s.cancel(err)
@@ -224,97 +239,6 @@ func (e *Engine) ask(line *pipeline, r *phases.Request) (err error) {
 	return nil
 }
 
-// admit counts a request in, or refuses it.
-func (e *Engine) admit(s *supervisor) error {
-	limit := e.maxInflight.Load()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closing {
-		e.metrics.shed.WithLabelValues("shutting_down").Inc()
-		return ErrShuttingDown
-	}
-	if s.counted && limit > 0 && int64(e.counted) >= limit {
-		e.metrics.shed.WithLabelValues("max_inflight").Inc()
-		return queueFull("too many requests in flight")
-	}
-	e.live[s] = struct{}{}
-	if s.counted {
-		e.counted++
-	}
-	return nil
-}
-
-// ended is a supervisor's last word: its actor is gone, and whoever waits for
-// the request's outcome gets it.
-func (e *Engine) ended(s *supervisor) {
-	if !s.ending { // it crashed: at least let go of what can be
-		s.unhook()
-		s.cancel(errCrashed)
-		s.req.Close()
-		for _, pl := range s.places {
-			if !pl.busy {
-				e.pools.free(pl)
-			}
-		}
-	}
-	if s.outcome != nil && wire.FaultOf(s.outcome).Kind == wire.Canceled {
-		e.metrics.disconnects.WithLabelValues(s.req.Trace.Phase).Inc()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.live, s)
-	if s.counted {
-		e.counted--
-	}
-	e.announce()
-	s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
-}
-
-// announce wakes whoever waits for the engine to become idle. The lock is held.
-func (e *Engine) announce() {
-	if e.closing {
-		close(e.changed)
-		e.changed = make(chan struct{})
-	}
-}
-
-// detach hands out a task that nobody waits for.
-func (e *Engine) detach(task phases.Task, phase, request string) {
-	p := e.pools.all[task.Pool]
-	if p == nil {
-		e.log.Error("a task that outlives its request names no pool", "phase", phase, "pool", task.Pool)
-		if task.Over != nil {
-			task.Over()
-		}
-		return
-	}
-	e.mu.Lock()
-	e.detached++
-	e.mu.Unlock()
-	done := func() {
-		if task.Over != nil {
-			task.Over()
-		}
-		e.mu.Lock()
-		e.detached--
-		e.announce()
-		e.mu.Unlock()
-	}
-	drop := func() {
-		e.metrics.dropped.WithLabelValues(task.Pool).Inc()
-		e.log.Warn("a task that outlives its request was dropped: its queue is full or slow",
-			"request_id", request, "phase", phase, "pool", task.Pool)
-		done()
-	}
-	j := &job{ctx: e.detachedCtx, run: task.Run, phase: phase, request: request, ended: done, drop: drop}
-	t := &j.ticket
-	t.job, t.onePool[0] = j, p
-	t.pools = t.onePool[:]
-	if _, err := e.pools.take(t); err != nil {
-		drop()
-	}
-}
-
 // Status is the state of an engine at one moment.
 type Status struct {
 	Inflight int          `json:"inflight"`
@@ -329,64 +253,4 @@ func (e *Engine) Status() Status {
 	e.mu.Unlock()
 	s.Pools = e.pools.status()
 	return s
-}
-
-// lastReleases is how long tasks that outlive their request may take when it was
-// cut: releasing KV takes a moment, and pins GPU memory if it is not done.
-const lastReleases = time.Second
-
-// Close refuses new requests, waits for those in flight until ctx ends, then
-// cancels them and waits until they are gone, and stops the pools. It returns
-// how many requests were cut. It may be called more than once.
-func (e *Engine) Close(ctx context.Context) (cut int) {
-	e.mu.Lock()
-	e.closing = true
-	e.mu.Unlock()
-	if !e.wait(ctx) {
-		cut = e.cut()
-		last, cancel := context.WithTimeout(context.Background(), lastReleases)
-		e.wait(last)
-		cancel()
-		e.cancelDetached()
-		e.wait(context.Background())
-	}
-	e.sizing.Lock()
-	defer e.sizing.Unlock()
-	if e.stopped {
-		return cut
-	}
-	e.stopped = true
-	e.cancelDetached()
-	for _, p := range e.pools.all {
-		e.root.StopFuture(p.parent).Wait()
-	}
-	e.system.Shutdown()
-	return cut
-}
-
-// wait waits until nothing is in flight. It reports false if ctx ended first.
-func (e *Engine) wait(ctx context.Context) bool {
-	for {
-		e.mu.Lock()
-		idle, changed := len(e.live) == 0 && e.detached == 0, e.changed
-		e.mu.Unlock()
-		if idle {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// cut cancels all that is in flight and returns how many requests that were.
-func (e *Engine) cut() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for s := range e.live {
-		s.cancel(ErrShuttingDown)
-	}
-	return len(e.live)
 }

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/phases"
@@ -45,8 +47,8 @@ func fivePhases(tb testing.TB) *Engine {
 	return e
 }
 
-func runOne(tb testing.TB, e *Engine) {
-	r := &phases.Request{Out: phases.NewResponse()}
+func runOne(tb testing.TB, e *Engine, tenant string) {
+	r := &phases.Request{Tenant: tenant, Out: phases.NewResponse()}
 	if err := e.Start(context.Background(), r); err != nil {
 		tb.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func BenchmarkRequest(b *testing.B) {
 		e := fivePhases(b)
 		b.ReportAllocs()
 		for b.Loop() {
-			runOne(b, e)
+			runOne(b, e, "")
 		}
 	})
 	b.Run("parallel", func(b *testing.B) {
@@ -72,8 +74,29 @@ func BenchmarkRequest(b *testing.B) {
 		b.SetParallelism(32) // 64 goroutines on 2 processors
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				runOne(b, e)
+				runOne(b, e, "")
 			}
 		})
 	})
+}
+
+// BenchmarkQueue is a request of one task where most have to wait for their
+// place: what the queue of a pool costs, with one tenant and with several.
+func BenchmarkQueue(b *testing.B) {
+	for _, tenants := range []int{1, 8, 64} {
+		b.Run(strconv.Itoa(tenants), func(b *testing.B) {
+			e := NewEngine(Settings{QueueTimeout: 30e9, Pools: map[string]PoolSettings{"a": {Size: 2, Queue: 1024}}},
+				phases.PipelineOf(newStage("a")), nil, nil)
+			b.Cleanup(func() { e.Close(context.Background()) })
+			var callers atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				tenant := strconv.Itoa(int(callers.Add(1)) % tenants)
+				for pb.Next() {
+					runOne(b, e, tenant)
+				}
+			})
+		})
+	}
 }

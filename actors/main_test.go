@@ -175,6 +175,7 @@ type setup struct {
 	pools    map[string]PoolSettings
 	timeout  time.Duration // default: an hour
 	inflight int
+	watchdog time.Duration
 	log      *slog.Logger
 	metrics  *Metrics
 }
@@ -186,7 +187,7 @@ func (s setup) engine(t testing.TB, line ...phases.Phase) *rig {
 	if s.timeout == 0 {
 		s.timeout = time.Hour
 	}
-	e := NewEngine(Settings{QueueTimeout: s.timeout, MaxInflight: s.inflight, Pools: s.pools}, phases.PipelineOf(), s.log, s.metrics)
+	e := NewEngine(Settings{QueueTimeout: s.timeout, MaxInflight: s.inflight, Watchdog: s.watchdog, Pools: s.pools}, phases.PipelineOf(), s.log, s.metrics)
 	rg := &rig{Engine: e, t: t}
 	if err := rg.do(); err != nil { // the shared guardian registers on first use
 		t.Fatal(err)
@@ -278,6 +279,36 @@ func (rg *rig) begin(ctx context.Context) *phases.Request {
 		rg.t.Fatalf("refused: %v", err)
 	}
 	return r
+}
+
+// from starts a request of a tenant, which must not be refused at the door.
+func (rg *rig) from(tenant string) *phases.Request {
+	rg.t.Helper()
+	r := &phases.Request{ID: tenant, Tenant: tenant, Out: phases.NewResponse()}
+	if err := rg.Start(context.Background(), r); err != nil {
+		rg.t.Fatalf("%s is refused: %v", tenant, err)
+	}
+	return r
+}
+
+// due starts a request that must be answered within some time.
+func (rg *rig) due(within time.Duration) *phases.Request {
+	rg.t.Helper()
+	r := &phases.Request{ID: "request-1", Out: phases.NewResponse(), Deadline: time.Now().Add(within)}
+	if err := rg.Start(context.Background(), r); err != nil {
+		rg.t.Fatalf("refused: %v", err)
+	}
+	return r
+}
+
+// wantWell fails the test unless requests end well.
+func (rg *rig) wantWell(all ...*phases.Request) {
+	rg.t.Helper()
+	for _, r := range all {
+		if err := rg.outcome(r); err != nil {
+			rg.t.Errorf("%s: %v", r.ID, err)
+		}
+	}
 }
 
 // outcome waits for a request's.

@@ -52,11 +52,16 @@ type granted struct{ ticket *ticket }
 // IgnoreDeadLetterLogging is for a supervisor that has crashed.
 func (*granted) IgnoreDeadLetterLogging() {}
 
-// expired tells a supervisor that its ticket waited too long and is void.
-type expired struct{ ticket *ticket }
+// refused tells a supervisor that a ticket of it that waited is void: it waited
+// too long, or was displaced.
+type refused struct {
+	ticket *ticket
+	fault  error
+	reason string // by which it is counted
+}
 
 // IgnoreDeadLetterLogging is for a supervisor that has crashed.
-func (*expired) IgnoreDeadLetterLogging() {}
+func (*refused) IgnoreDeadLetterLogging() {}
 
 // canceled tells a supervisor that the context of its request has ended.
 type canceled struct{}
@@ -74,11 +79,13 @@ type grow struct {
 // hold. It is made by a supervisor and belongs to the pools until it is granted,
 // void, or withdrawn.
 type ticket struct {
-	pools []*pool
-	job   *job       // handed to the place as soon as there is one, or nil
-	owner *actor.PID // told of the outcome
-	// insists: it is queued though a queue is full.
-	insists bool
+	pools  []*pool
+	job    *job        // handed to the place as soon as there is one, or nil
+	owner  *supervisor // told of the outcome; nil: nobody is
+	tenant string
+	// insists: it is queued though a queue is full. patient: its request waits
+	// with it instead, until another of its tasks comes home.
+	insists, patient bool
 	// holder: its request holds a place.
 	holder bool
 	since  time.Time
@@ -86,6 +93,7 @@ type ticket struct {
 
 	// Guarded by the pools' lock until the ticket is granted.
 	waiting bool
+	number  uint64 // in the order in which tickets were queued
 	places  []*place
 
 	// Most tickets are for one place: they need no slices of their own.

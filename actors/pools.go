@@ -1,26 +1,13 @@
 package actors
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/llm-coordinator/coordinator/transport/wire"
 )
-
-// PoolSettings are the bounds of one pool.
-type PoolSettings struct {
-	// Size is how many tasks may be at work at a time, and how many workers
-	// there are.
-	Size int
-	// Queue is how many tasks may wait; beyond that they are refused.
-	Queue int
-}
 
 // pools are the pools of an engine. They share one lock, so that places in
 // several of them can be taken together or not at all: whoever waits holds no
@@ -36,7 +23,8 @@ type pools struct {
 
 	all map[string]*pool // does not change
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	number uint64 // of the last ticket that was queued
 }
 
 // pool is the places of one kind of work. Its fields are guarded by the pools'
@@ -49,7 +37,8 @@ type pool struct {
 	size, limit int
 	workers     int      // alive, of which some may be one too many after a resize
 	idle        []*place // the last one used is the first one used again
-	waiting     queue
+	queue       queue
+	drain       drain // of its places, while none is idle
 }
 
 // place is a worker's place in its pool. It is idle, or belongs to a ticket or
@@ -65,40 +54,48 @@ type place struct {
 }
 
 // take grants a ticket at once, or queues it, or refuses it because a queue is
-// full (a fault of kind QueueFull). It reports whether the ticket was granted;
-// then its job has been handed out, or its places are its owner's. The owner of
-// a queued ticket is told later.
+// full or too slow for the request's deadline (a fault of kind QueueFull). It
+// reports whether the ticket was granted; then its job has been handed out, or
+// its places are its owner's. The owner of a queued ticket is told later.
 func (ps *pools) take(t *ticket) (bool, error) {
 	t.since = time.Now()
 	ps.mu.Lock()
-	if slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waiting.blocks(t) }) || !t.claim() {
-		defer ps.mu.Unlock()
-		return false, ps.enqueue(t)
+	if slices.ContainsFunc(t.pools, func(p *pool) bool { return p.queue.blocks(t) }) || !t.claim() {
+		v, err := ps.enqueue(t)
+		ps.mu.Unlock()
+		ps.deliver(v)
+		return false, err
 	}
 	ps.mu.Unlock()
 	ps.hand(t)
 	return true, nil
 }
 
-// enqueue queues a ticket. The lock is held.
-func (ps *pools) enqueue(t *ticket) error {
+// enqueue queues a ticket or refuses it. The lock is held.
+func (ps *pools) enqueue(t *ticket) (v verdicts, err error) {
 	for _, p := range t.pools {
-		if !t.insists && p.waiting.len() >= p.limit {
-			return queueFull("the queue of %s is full", p.name)
+		if t.tenant = known(p.queue.lanes, t.tenant); p.tooSlow(t) {
+			return v, p.queueFull("it would wait too long for a place in %s", p.name).Because(errTooSlow)
 		}
 	}
-	t.waiting = true
+	yield, err := ps.room(t)
+	if err != nil {
+		return v, err
+	}
+	for _, y := range yield {
+		y.leave((*queue).remove)
+		v.void = append(v.void, &refused{y, y.pools[0].full().Because(errDisplaced), "displaced"})
+	}
+	ps.number++
+	t.number, t.waiting = ps.number, true
 	for _, p := range t.pools {
-		p.waiting.push(t)
+		p.queue.push(t)
 	}
 	t.timer = time.AfterFunc(ps.timeout, func() { ps.expire(t) })
-	return nil
-}
-
-func queueFull(format string, args ...any) error {
-	f := wire.Faultf(wire.QueueFull, format, args...)
-	f.RetryAfter = "1"
-	return f
+	for _, y := range yield { // those behind it may be served
+		v.served = append(v.served, ps.serveAll(y.pools)...)
+	}
+	return v, nil
 }
 
 // claim takes the ticket's places out of their pools' idle ones, all or none.
@@ -116,6 +113,12 @@ func (t *ticket) claim() bool {
 		p.idle[last], p.idle = nil, p.idle[:last]
 		pl.held = t.job == nil
 		t.places = append(t.places, pl)
+		if last == 0 {
+			p.drain.start()
+		}
+	}
+	if t.owner != nil {
+		t.owner.out = true
 	}
 	return true
 }
@@ -134,7 +137,12 @@ func (ps *pools) hand(t *ticket) {
 
 // free returns a place to its pool. The next ticket that waits for it is
 // served.
-func (ps *pools) free(pl *place) {
+func (ps *pools) free(pl *place) { ps.put(pl, true) }
+
+// add gives a place of a new worker to its pool, as free does.
+func (ps *pools) add(pl *place) { ps.put(pl, false) }
+
+func (ps *pools) put(pl *place, again bool) {
 	ps.mu.Lock()
 	p := pl.pool
 	pl.held, pl.busy = false, false
@@ -144,10 +152,16 @@ func (ps *pools) free(pl *place) {
 		ps.root.Stop(pl.pid)
 		return
 	}
+	if again {
+		p.drain.count()
+	}
 	p.idle = append(p.idle, pl)
 	served := ps.serve(p)
+	if len(p.idle) > 0 {
+		p.drain.stop()
+	}
 	ps.mu.Unlock()
-	ps.deliver(served)
+	ps.deliver(verdicts{served: served})
 }
 
 // serve grants what the pool's idle places allow, in order. A ticket for
@@ -155,11 +169,11 @@ func (ps *pools) free(pl *place) {
 // it wait with it, so that it cannot starve. The lock is held.
 func (ps *pools) serve(p *pool) (served []*ticket) {
 	for {
-		t := p.waiting.head()
-		if t == nil || slices.ContainsFunc(t.pools, func(o *pool) bool { return o.waiting.head() != t }) || !t.claim() {
+		t := p.queue.head()
+		if t == nil || slices.ContainsFunc(t.pools, func(o *pool) bool { return o.queue.head() != t }) || !t.claim() {
 			return served
 		}
-		ps.drop(t)
+		t.leave((*queue).serve)
 		served = append(served, t)
 		for _, other := range t.pools {
 			if other != p { // t may have been what held up its queue
@@ -169,13 +183,35 @@ func (ps *pools) serve(p *pool) (served []*ticket) {
 	}
 }
 
-// drop takes a ticket out of the queues. The lock is held.
-func (ps *pools) drop(t *ticket) {
+// serveAll serves whom it can in several pools. The lock is held.
+func (ps *pools) serveAll(pools []*pool) (served []*ticket) {
+	for _, p := range pools {
+		served = append(served, ps.serve(p)...)
+	}
+	return served
+}
+
+// leave takes a ticket out of its queues: by serve if it is granted, else by
+// remove. The lock is held.
+func (t *ticket) leave(by func(*queue, *ticket)) {
 	t.waiting = false
 	t.timer.Stop()
 	for _, p := range t.pools {
-		p.waiting.remove(t)
+		by(&p.queue, t)
 	}
+}
+
+// void takes a ticket that waits out of its queues, and serves those behind it.
+// The lock is held.
+func (ps *pools) void(t *ticket) (served []*ticket) {
+	t.leave((*queue).remove)
+	return ps.serveAll(t.pools)
+}
+
+// verdicts is what was decided under the lock, to be delivered without it.
+type verdicts struct {
+	served []*ticket
+	void   []*refused
 }
 
 // deliver hands out jobs and tells owners. The lock is not held.
@@ -183,11 +219,19 @@ func (ps *pools) drop(t *ticket) {
 // An owner is told from a goroutine of its own: supervisors run on the
 // goroutine that sends to them, and one that ends at once and frees its place
 // would have the next one run on top of it, as deep as the queue is long.
-func (ps *pools) deliver(served []*ticket) {
-	for _, t := range served {
+func (ps *pools) deliver(v verdicts) {
+	for _, t := range v.served {
 		ps.hand(t)
 		if t.job == nil {
-			go ps.root.Send(t.owner, &granted{t})
+			go ps.root.Send(t.owner.self, &granted{t})
+		}
+	}
+	for _, m := range v.void {
+		if m.ticket.owner == nil {
+			m.ticket.job.drop()
+		} else {
+			ps.metrics.shed.WithLabelValues(m.reason).Inc()
+			go ps.root.Send(m.ticket.owner.self, m)
 		}
 	}
 }
@@ -200,80 +244,22 @@ func (ps *pools) withdraw(t *ticket) bool {
 		ps.mu.Unlock()
 		return false
 	}
-	ps.drop(t)
-	var served []*ticket
-	for _, p := range t.pools {
-		served = append(served, ps.serve(p)...)
-	}
+	served := ps.void(t)
 	ps.mu.Unlock()
-	ps.deliver(served)
+	ps.deliver(verdicts{served: served})
 	return true
 }
 
 // expire refuses a ticket that has waited for too long.
 func (ps *pools) expire(t *ticket) {
-	if !ps.withdraw(t) {
-		return
-	}
-	if t.owner == nil {
-		t.job.drop()
-		return
-	}
-	ps.metrics.shed.WithLabelValues("queue_timeout").Inc()
-	ps.root.Send(t.owner, &expired{t})
-}
-
-// resize changes the bounds of a pool. Idle places that are too many go at
-// once, busy ones when their task is done; missing ones are started. done is
-// closed when they are there.
-func (ps *pools) resize(name string, s PoolSettings) (done <-chan struct{}, err error) {
-	p := ps.all[name]
-	if p == nil {
-		return nil, noSuchPool(name)
-	}
 	ps.mu.Lock()
-	p.size, p.limit = s.Size, s.Queue
-	var surplus []*place
-	for p.workers > p.size && len(p.idle) > 0 {
-		last := len(p.idle) - 1
-		surplus = append(surplus, p.idle[last])
-		p.idle = p.idle[:last]
-		p.workers--
+	if !t.waiting {
+		ps.mu.Unlock()
+		return
 	}
-	missing := max(0, p.size-p.workers)
-	p.workers += missing
+	v := verdicts{served: ps.void(t)}
+	p := t.pools[0]
+	v.void = []*refused{{t, p.queueFull("waited too long for a place in %s", p.name), "queue_timeout"}}
 	ps.mu.Unlock()
-	for _, pl := range surplus {
-		ps.root.Stop(pl.pid)
-	}
-	started := make(chan struct{})
-	ps.root.Send(p.parent, &grow{by: missing, done: started})
-	return started, nil
-}
-
-func noSuchPool(name string) error {
-	return wire.Faultf(wire.Internal, "internal error").Because(fmt.Errorf("there is no pool named %q", name))
-}
-
-// PoolStatus is the state of a pool at one moment.
-type PoolStatus struct {
-	Name string `json:"name"`
-	// Size is how many tasks may be at work, Busy how many places are at work
-	// or set aside, Queued how many tickets wait, Queue how many may.
-	Size   int `json:"size"`
-	Busy   int `json:"busy"`
-	Queued int `json:"queued"`
-	Queue  int `json:"queue"`
-}
-
-// status returns the state of all pools, sorted by name.
-func (ps *pools) status() []PoolStatus {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	out := make([]PoolStatus, 0, len(ps.all))
-	for _, p := range ps.all {
-		out = append(out, PoolStatus{Name: p.name, Size: p.size, Busy: p.workers - len(p.idle), Queued: p.waiting.len(), Queue: p.limit})
-	}
-	slices.SortFunc(out, func(a, b PoolStatus) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	ps.deliver(v)
 }

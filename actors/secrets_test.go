@@ -67,7 +67,7 @@ func TestNothingOfARequestIsLogged(t *testing.T) {
 	// Messages to actors that are gone.
 	pid := rg.pools.all["a"].idle[0].pid
 	rg.Close(t.Context())
-	for _, m := range []any{&job{request: secret}, &home{result: secret}, &granted{}, &expired{}, &canceled{}, &grow{}} {
+	for _, m := range []any{&job{request: secret}, &home{result: secret}, &granted{}, &refused{}, &canceled{}, &grow{}} {
 		rg.root.Send(pid, m)
 	}
 	if strings.Contains(out.String(), secret) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -115,8 +116,8 @@ func (c *chance) phase(name, earlier string) phases.Phase {
 // each has one outcome, and afterwards everything is back.
 func TestStress(t *testing.T) {
 	const callers, each = 24, 125
-	rg := setup{timeout: 5 * time.Millisecond,
-		pools: map[string]PoolSettings{"a": {8, 20}, "b": {8, 20}, "c": {8, 20}, "r": {1, 2}}}.engine(t)
+	rg := setup{timeout: 5 * time.Millisecond, inflight: callers - 4, watchdog: time.Minute,
+		pools: map[string]PoolSettings{"a": {8, 10}, "b": {8, 10}, "c": {8, 10}, "r": {1, 2}}}.engine(t)
 	var mu sync.Mutex
 	kinds := map[string]int{}
 	var wg sync.WaitGroup
@@ -129,7 +130,10 @@ func TestStress(t *testing.T) {
 				if c.of(4) == 0 {
 					time.AfterFunc(time.Duration(c.of(1500))*time.Microsecond, cancel)
 				}
-				r := &phases.Request{Out: phases.NewResponse()}
+				r := &phases.Request{Tenant: strconv.Itoa(min(caller, 3)), Out: phases.NewResponse()}
+				if c.of(4) == 0 {
+					r.Deadline = time.Now().Add(time.Duration(c.of(3000)) * time.Microsecond)
+				}
 				err := rg.Start(ctx, r)
 				if err == nil {
 					err = rg.outcome(r)
@@ -143,6 +147,10 @@ func TestStress(t *testing.T) {
 				switch {
 				case errors.Is(err, errOnPurpose):
 					kind = "failed"
+				case errors.Is(err, errDisplaced):
+					kind = "displaced"
+				case errors.Is(err, errTooSlow):
+					kind = "too slow"
 				case err != nil:
 					kind = wire.FaultOf(err).Kind.String()
 				}
@@ -163,7 +171,7 @@ func TestStress(t *testing.T) {
 	}
 	for kind := range kinds {
 		switch kind {
-		case "well", "failed", "internal", "queue full", "canceled":
+		case "well", "failed", "internal", "queue full", "displaced", "too slow", "canceled", "upstream timeout":
 		default:
 			t.Errorf("%d requests were %s", kinds[kind], kind)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -23,12 +24,16 @@ type supervisor struct {
 	engine *Engine
 	req    *phases.Request
 	line   *pipeline // the one that the request began with
-	// counted: the request is one of those that MaxInflight bounds.
-	counted bool
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	unhook  func() bool
-	self    *actor.PID
+	// counted: the request is one of those that MaxInflight bounds. Guarded by the
+	// engine's lock.
+	counted  bool
+	tenant   string // by which the request is told from others
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	unhook   func() bool
+	deadline *time.Timer // nil if the request has none
+	self     *actor.PID
+	pulse    *pulse // nil if nobody feels it
 
 	// Of the run of the current phase.
 	at      int // its index
@@ -44,6 +49,9 @@ type supervisor struct {
 	open      int // tasks that are not home, and a ticket for places
 	awaited   int // those of them that no worker runs
 	waiting   []*ticket
+	// out: something of the run was handed out. Guarded by the pools' lock while a
+	// ticket waits.
+	out bool
 	// stepOpen: the run is not in the trace as ended yet.
 	stepOpen bool
 
@@ -69,21 +77,44 @@ func (s *supervisor) Receive(c actor.Context) {
 			s.fail(errCrashed)
 		}
 	}()
+	s.beat()
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.self = c.Self()
+		s.arm()
 		s.unhook = context.AfterFunc(s.ctx, func() { s.engine.root.Send(s.self, &canceled{}) })
 		s.advance()
 	case *home:
 		s.collect(m)
 	case *granted:
 		s.granted(m.ticket)
-	case *expired:
-		s.expired(m.ticket)
+	case *refused:
+		s.refused(m)
 	case *canceled:
 		s.fail(causeOf(s.ctx))
 	case *actor.Stopped:
 		s.engine.ended(s)
+	}
+}
+
+// arm sets the timer of the request's deadline: unless its answer has begun by
+// then, the request is cancelled.
+func (s *supervisor) arm() {
+	if s.req.Deadline.IsZero() {
+		return
+	}
+	s.deadline = time.AfterFunc(time.Until(s.req.Deadline), func() {
+		if s.req.Out.Expire() {
+			s.cancel(phases.ErrExpired)
+		}
+	})
+}
+
+// disarm takes back what would end the request from outside.
+func (s *supervisor) disarm() {
+	s.unhook()
+	if s.deadline != nil {
+		s.deadline.Stop()
 	}
 }
 
@@ -123,148 +154,6 @@ func (s *supervisor) advance() {
 		s.skipStep()
 	}
 	s.end(nil)
-}
-
-// prepare makes ready for the tasks of the current phase, and takes the places
-// that must be held before the first of them is sent.
-func (s *supervisor) prepare() {
-	s.results = make([]phases.Result, len(s.plan.Tasks))
-	s.step, s.stop = s.ctx, nil
-	if len(s.plan.Tasks) > 1 {
-		s.step, s.stop = context.WithCancelCause(s.ctx)
-	}
-	t, err := s.ticketForPlaces()
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	if t == nil {
-		s.placed()
-		return
-	}
-	s.open++
-	now, err := s.engine.pools.take(t)
-	switch {
-	case err != nil:
-		s.open--
-		s.refuse(err)
-	case now:
-		s.granted(t)
-	default:
-		s.waiting = append(s.waiting, t)
-	}
-}
-
-// ticketForPlaces returns a ticket for the places that the plan needs and the
-// request does not hold, or nil if there are none.
-func (s *supervisor) ticketForPlaces() (*ticket, error) {
-	var t *ticket
-	for _, name := range s.plan.Places {
-		p := s.engine.pools.all[name]
-		if p == nil {
-			return nil, noSuchPool(name)
-		}
-		if slices.ContainsFunc(s.places, func(pl *place) bool { return pl.pool == p }) || t != nil && slices.Contains(t.pools, p) {
-			continue
-		}
-		if t == nil {
-			t = &ticket{owner: s.self, holder: len(s.places) > 0}
-			t.pools = t.onePool[:0]
-		}
-		t.pools = append(t.pools, p)
-	}
-	return t, nil
-}
-
-// granted takes over the places of a ticket.
-func (s *supervisor) granted(t *ticket) {
-	s.open--
-	s.places = append(s.places, t.places...)
-	s.forget(t)
-	if s.settled { // it was granted while the request ended
-		s.end(s.outcome)
-		return
-	}
-	s.placed()
-}
-
-// placed hands out the first tasks.
-func (s *supervisor) placed() {
-	if s.plan.Placed != nil {
-		if err := s.plan.Placed(); err != nil {
-			s.refuse(err)
-			return
-		}
-	}
-	s.handOut()
-}
-
-// handOut hands out tasks, as many as may be at work at a time. Only the first
-// may be refused by a full queue: the rest waits here until one comes home, and
-// if none is out to come home, in the queue all the same.
-func (s *supervisor) handOut() {
-	limit := s.plan.MaxParallel
-	for s.next < len(s.plan.Tasks) && (limit <= 0 || s.open < limit) {
-		err := s.dispatch(s.next)
-		if err != nil {
-			if s.open == 0 || wire.FaultOf(err).Kind != wire.QueueFull {
-				s.refuse(err)
-			}
-			return
-		}
-		s.next++
-		s.open++
-	}
-}
-
-// dispatch hands out one task: to what wakes it, to a place that the request
-// holds, or to its pool.
-func (s *supervisor) dispatch(index int) error {
-	task := &s.plan.Tasks[index]
-	if task.Await != nil {
-		task.Await(s.step, wakeOnce(s.engine.root, s.self, s.run, index))
-		s.awaited++ // not before: if Await panics, the task is not out
-		return nil
-	}
-	j := &job{ctx: s.step, run: task.Run, reply: s.self, phase: s.phaseName(), request: s.req.ID}
-	j.home.run, j.home.index = s.run, index
-	for _, pl := range s.places {
-		if pl.pool.name == task.Pool && !pl.busy {
-			s.use(pl, j)
-			return nil
-		}
-	}
-	p := s.engine.pools.all[task.Pool]
-	if p == nil {
-		return noSuchPool(task.Pool)
-	}
-	t := &j.ticket
-	t.job, t.owner, t.onePool[0] = j, s.self, p
-	t.pools = t.onePool[:]
-	t.insists, t.holder = index > 0 && s.open == 0, len(s.places) > 0
-	now, err := s.engine.pools.take(t)
-	if err == nil && !now {
-		s.waiting = append(s.waiting, t)
-	}
-	return err
-}
-
-// use hands a job to a place that the request holds.
-func (s *supervisor) use(pl *place, j *job) {
-	pl.busy, j.place, j.home.place = true, pl, pl
-	s.engine.root.Send(pl.pid, j)
-}
-
-// reuse has a place that has become free run the next task of the request that
-// is queued for one like it: there may be no other for it.
-func (s *supervisor) reuse(pl *place) {
-	for _, t := range s.waiting {
-		if t.pools[0] == pl.pool && s.engine.pools.withdraw(t) {
-			s.forget(t)
-			s.use(pl, t.job)
-			return
-		}
-	}
 }
 
 // collect takes in a task that has come home.
@@ -354,50 +243,6 @@ func (s *supervisor) earlier(name string) (int, error) {
 	return to, nil
 }
 
-// expired handles a ticket that waited too long: its task, or the phase's
-// place, is refused.
-func (s *supervisor) expired(t *ticket) {
-	s.forget(t)
-	err := queueFull("waited too long for a place in %s", t.pools[0].name)
-	if t.job == nil {
-		s.open--
-		s.fail(err)
-		return
-	}
-	t.job.home.err = err
-	s.collect(&t.job.home)
-}
-
-func (s *supervisor) forget(t *ticket) {
-	if i := slices.Index(s.waiting, t); i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
-}
-
-// withdraw takes back what still waits, in queues or for a wake-up: those tasks
-// are home.
-func (s *supervisor) withdraw() {
-	for _, t := range s.waiting {
-		if s.engine.pools.withdraw(t) {
-			s.open--
-		}
-	}
-	s.waiting = nil
-	s.open, s.awaited = s.open-s.awaited, 0
-}
-
-// refuse fails the request before its tasks are sent: because a queue is full,
-// say, or a breaker open.
-func (s *supervisor) refuse(err error) {
-	switch wire.FaultOf(err).Kind {
-	case wire.QueueFull:
-		s.engine.metrics.shed.WithLabelValues("queue_full").Inc()
-	case wire.Unavailable:
-		s.engine.metrics.shed.WithLabelValues("breaker_open").Inc()
-	}
-	s.fail(err)
-}
-
 // fail settles the outcome, cancels everything of the request, and ends it once
 // all its tasks are home. If the request's context has ended, that is the
 // outcome, whatever a task that was home before the news made of it.
@@ -422,7 +267,7 @@ func (s *supervisor) end(outcome error) {
 	}
 	s.ending = true
 	s.finishStep(outcome)
-	s.unhook()
+	s.disarm()
 	s.cancel(nil)
 	s.engine.root.Stop(s.self)
 	for _, pl := range s.places {

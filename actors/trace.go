@@ -53,7 +53,8 @@ func (t *step) ran(m *home) {
 func (s *supervisor) beginStep() {
 	s.run++
 	s.plan, s.failed, s.next, s.results = phases.Plan{}, nil, 0, nil
-	s.succeeded = 0
+	s.succeeded, s.out = 0, false
+	s.beat()
 	s.waiting = s.waiting[:0]
 	s.req.Trace.Phase = s.phaseName()
 	if s.req.Trace.Steps == nil {

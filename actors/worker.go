@@ -102,7 +102,7 @@ func (cr *crew) Receive(c actor.Context) {
 		return &worker{pools: cr.pools, log: cr.log, metrics: cr.metrics}
 	}, actor.WithDispatcher(roomy{}))
 	for range m.by {
-		cr.pools.free(&place{pool: cr.pool, pid: c.Spawn(props)})
+		cr.pools.add(&place{pool: cr.pool, pid: c.Spawn(props)})
 	}
 	close(m.done)
 }

@@ -44,6 +44,9 @@ func NewConditional(deps Deps, params Params) (Phase, error) {
 
 func (p *conditional) Name() string { return stepConditional }
 
+// Patience returns how long the probe may take by its own time-out.
+func (p *conditional) Patience() time.Duration { return p.timeout }
+
 // probe is what became of a probe.
 type probe string
 

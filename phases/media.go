@@ -53,6 +53,7 @@ type mediaPhase struct {
 	maxEntries  int
 	maxSize     int64
 	kept        int64
+	patience    time.Duration
 	description string
 	metrics     *Metrics
 }
@@ -107,10 +108,13 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 		description += fmt.Sprintf(", %d MB of them kept for %v", p.CacheSize, p.CacheTTL)
 	}
 	return &mediaPhase{flights: flights, parallel: p.MaxConcurrentDownloads, maxEntries: p.MaxMultimodalEntries,
-		maxSize: s.MaxSize, kept: int64(p.CacheSize) << 20, metrics: deps.Metrics, description: description}, nil
+		maxSize: s.MaxSize, kept: int64(p.CacheSize) << 20, patience: s.Timeout, metrics: deps.Metrics, description: description}, nil
 }
 
 func (p *mediaPhase) Name() string { return stepMedia }
+
+// Patience returns how long a download may take.
+func (p *mediaPhase) Patience() time.Duration { return p.patience }
 
 // Kept returns how many bytes of images are kept for later requests at most.
 func (p *mediaPhase) Kept() int64 { return p.kept }

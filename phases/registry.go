@@ -107,5 +107,16 @@ func (p *Pipeline) Kept() (n int64) {
 	return n
 }
 
+// Patience returns the longest that a task of a phase may take by a time-out of
+// the phase's own.
+func (p *Pipeline) Patience() (longest time.Duration) {
+	for _, ph := range p.phases {
+		if k, ok := ph.(interface{ Patience() time.Duration }); ok {
+			longest = max(longest, k.Patience())
+		}
+	}
+	return longest
+}
+
 // Phases returns the phases in order. The slice must not be changed.
 func (p *Pipeline) Phases() []Phase { return p.phases }

@@ -83,7 +83,7 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Engine = actors.NewEngine(engineSettings(cfg), c.Pipeline, o.Log, actors.NewMetrics(c.Registry))
+	c.Engine = actors.NewEngine(engineSettings(cfg, c.Pipeline, c.upstreams), c.Pipeline, o.Log, actors.NewMetrics(c.Registry))
 	c.Server = server.New(server.Settings{
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
 		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
@@ -181,17 +181,6 @@ func (c *Coordinator) registerRetries(r conf.Retry) {
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "llm_d_coordinator", Name: "retry_budget_remaining",
 		Help: "Retries that are left now, of the legs of the last 10 s."},
 		func() float64 { return float64(c.retries.Remaining()) }))
-}
-
-func engineSettings(cfg *conf.Config) actors.Settings {
-	p := cfg.Actors.Pools
-	pools := map[string]actors.PoolSettings{}
-	for name, b := range map[string]conf.Pool{phases.PoolMedia: p.Media, phases.PoolRender: p.Render,
-		phases.PoolEncode: p.Encode, phases.PoolPrefill: p.Prefill,
-		phases.PoolDecode: p.Decode, phases.PoolPassthrough: p.Passthrough, phases.PoolRelease: p.Release} {
-		pools[name] = actors.PoolSettings{Size: b.Size, Queue: b.Queue}
-	}
-	return actors.Settings{QueueTimeout: cfg.Actors.QueueTimeout, MaxInflight: cfg.Actors.Inflight(), Pools: pools}
 }
 
 func (c *Coordinator) registerVersion(version string) {

@@ -1,0 +1,109 @@
+package actors
+
+import "github.com/llm-coordinator/coordinator/transport/wire"
+
+// admit counts a request in, or refuses it.
+func (e *Engine) admit(s *supervisor) error {
+	e.mu.Lock()
+	v, err := e.countIn(s)
+	e.mu.Unlock()
+	e.pools.deliver(v)
+	return err
+}
+
+// countIn counts a request in, in the place of another if it must. The lock is
+// held.
+func (e *Engine) countIn(s *supervisor) (v verdicts, err error) {
+	if e.closing {
+		e.metrics.shed.WithLabelValues("shutting_down").Inc()
+		return v, ErrShuttingDown
+	}
+	s.tenant = s.req.Tenant
+	if s.counted {
+		s.tenant = known(e.tenants, s.tenant)
+		limit := int(e.maxInflight.Load())
+		if limit > 0 && e.counted >= limit {
+			var room bool
+			if v, room = e.displace(s.tenant, limit); !room {
+				e.metrics.shed.WithLabelValues("max_inflight").Inc()
+				return v, e.full()
+			}
+		}
+		if e.counted++; e.counted == limit {
+			e.drain.start()
+		}
+		e.tenants[s.tenant]++
+	}
+	e.live[s] = struct{}{}
+	return v, nil
+}
+
+// displace has a request that waits make room for a newcomer of a tenant, if the
+// newcomer has a right to that, and reports whether there was one. It does not
+// count from now on, though it takes a moment to end. The lock is held.
+func (e *Engine) displace(tenant string, limit int) (verdicts, bool) {
+	tenants := len(e.tenants)
+	if e.tenants[tenant] == 0 {
+		tenants++
+	}
+	fair := share(limit, tenants)
+	if e.tenants[tenant] >= fair {
+		return verdicts{}, false
+	}
+	weight := func(s *supervisor) int {
+		if !s.counted {
+			return 0
+		}
+		return e.tenants[s.tenant]
+	}
+	gone, v := e.pools.displace(weight, fair, e.full().Because(errDisplaced))
+	if gone == nil {
+		return v, false
+	}
+	e.countOut(gone)
+	return v, true
+}
+
+// countOut takes a request out of the count. The lock is held.
+func (e *Engine) countOut(s *supervisor) {
+	s.counted = false
+	e.counted--
+	if e.tenants[s.tenant]--; e.tenants[s.tenant] == 0 {
+		delete(e.tenants, s.tenant)
+	}
+}
+
+// full is the fault for which there is no room for another request. Its
+// Retry-After is after how many seconds one of those in flight will have ended.
+// The lock is held.
+func (e *Engine) full() *wire.Fault {
+	return queueFull(retryAfter(1, e.drain.rate(1)), "too many requests in flight")
+}
+
+// ended is a supervisor's last word: its actor is gone, and whoever waits for
+// the request's outcome gets it.
+func (e *Engine) ended(s *supervisor) {
+	if !s.ending { // it crashed: at least let go of what can be
+		s.disarm()
+		s.cancel(errCrashed)
+		s.req.Close()
+		for _, pl := range s.places {
+			if !pl.busy {
+				e.pools.free(pl)
+			}
+		}
+	}
+	if s.outcome != nil && wire.FaultOf(s.outcome).Kind == wire.Canceled {
+		e.metrics.disconnects.WithLabelValues(s.req.Trace.Phase).Inc()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.live, s)
+	if s.counted {
+		e.drain.count()
+		e.countOut(s)
+		e.drain.stop()
+	}
+	e.announce()
+	s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
+}
