@@ -41,7 +41,7 @@ FILE:4: server.listen_addr: want host:port or ":8080", got "8080"
 FILE:5: server.read_timeout: must be longer than 0s
 FILE:6: server.shutdown_timeout: must be at most 24h0m0s, got 25h0m0s
 FILE:7: server.drain_delay: must be at most 24h0m0s, got 48h0m0s
-FILE:8: server.max_request_body_size: must be from 1 to 16384, got 0
+FILE:8: server.max_request_body_size: must be from 1 to 4095, got 0
 FILE:10: admin.listen_addr: want host:port or ":8080", got "localhost:70000"
 FILE:12: gateway.address: want an address such as http://host:80, got "inference-gateway:80"
 FILE:13: gateway.profile_header: want the name of an HTTP header, got "EPP Profile"
@@ -121,7 +121,7 @@ func TestGoodFiles(t *testing.T) {
 			c.LogLevel, c.LogFormat = 5, "text"
 			c.Server.ListenAddr = "[::1]:0"
 			c.Server.DrainDelay = 24 * time.Hour
-			c.Server.MaxRequestBodySize = 16384
+			c.Server.MaxRequestBodySize = 4095
 			c.Admin.ListenAddr = ""
 			c.Gateway.Address = "https://[fd00::1]:8443/"
 			c.Gateway.StreamIdleTimeout = 0

@@ -13,7 +13,7 @@ const (
 	maxTime     = 24 * time.Hour
 	maxWorkers  = 100_000   // of a pool; of a queue and of idle connections too
 	maxInflight = 1_000_000 // requests of one replica
-	maxBodySize = 16_384    // MB
+	maxBodySize = 4095      // MB; a body is known by 32-bit places in it
 	// maxInflightSize is a terabyte, in MB.
 	maxInflightSize = 1 << 20
 	maxCount        = 1_000_000 // of requests and failures that a breaker counts

@@ -74,10 +74,7 @@ func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 
 func (p *decode) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
-	var params wire.Text
-	if r.Prefilled.Ran {
-		params = p.kv.Decode(r.Prefilled.Transfer)
-	}
+	params := r.Prefilled.Params
 	run := &decoding{decode: p, proto: proto, out: r.Out, state: &handoffState{}, rerun: stepDecode,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
 	if r.Prefilled.Ran {

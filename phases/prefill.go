@@ -97,7 +97,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			}
 			transfer := wire.Transfer(answer)
 			p.hosts.look(transfer, p.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
-			return Prefilled{Ran: true, Transfer: transfer, At: time.Now(), Attempts: sent.Attempts}, nil
+			return Prefilled{Ran: true, Params: p.kv.Decode(transfer), At: time.Now(), Attempts: sent.Attempts}, nil
 		}}},
 	}, nil
 }
@@ -107,7 +107,7 @@ func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
 	found.Attempts += r.Prefilled.Attempts
 	r.Prefilled = found
 	r.Decoded.reached = nil
-	if p.kv.Pins() && p.kv.Decode(found.Transfer) == nil {
+	if p.kv.Pins() && found.Params == nil {
 		p.metrics.handoffMissing.Inc()
 		r.note("prefill gave no hand-off")
 	}
@@ -130,7 +130,7 @@ func (p *prefill) Release(r *Request) []Task {
 	if !p.release || !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
 		return nil
 	}
-	params := p.kv.Decode(r.Prefilled.Transfer)
+	params := r.Prefilled.Params
 	if params == nil || p.lease > 0 && time.Since(r.Prefilled.At) > p.lease {
 		return nil
 	}

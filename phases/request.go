@@ -129,8 +129,9 @@ type Rendered struct {
 type Prefilled struct {
 	// Ran: there was a prefill, and decode is told so.
 	Ran bool
-	// Transfer are the transfer params of the answer, or nil.
-	Transfer []byte
+	// Params are the transfer params for decode, made of the answer's; nil is no
+	// hand-off.
+	Params wire.Text
 	// At is when the answer came.
 	At time.Time
 	// Attempts counts the legs sent, over all runs.

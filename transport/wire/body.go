@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -16,13 +17,26 @@ type Body struct {
 
 // member is one member of an object: where it stands in the text as it came,
 // or what an Edit has put in its place.
+//
+// Every leg copies those of the body, so it is as small as can be.
 type member struct {
-	name   []byte // unescaped
-	lo, hi int    // of name, colon and value in the text
-	value  int    // where the value begins
-	ord    int    // its number in the text: neighbours can leave in one slice
-	set    Text   // the value that replaces it, if not nil
-	quoted []byte // the name with quotes and colon, of one that Set added
+	name []byte // unescaped; of one that Set added with quotes and colon, as it leaves
+	set  Text   // the value that replaces it, if not nil
+	// lo and hi are the ends of name, colon and value in the text, value is where
+	// the value begins.
+	lo, hi, value uint32
+	ord           int32 // its number in the text, for neighbours can leave in one slice; or added
+}
+
+// added is the number of a member that is not in the text.
+const added = -1
+
+// is reports whether a member has that name.
+func (m *member) is(name string) bool {
+	if m.ord == added {
+		return string(m.name[1:len(m.name)-2]) == name
+	}
+	return string(m.name) == name
 }
 
 // Text is JSON text in pieces, which stand one behind the other. The pieces
@@ -46,6 +60,9 @@ const MaxMembers = 10_000
 // changed afterwards. Errors are *SyntaxError or say that it is no object.
 func ParseBody(text []byte) (*Body, error) {
 	s := scanner{data: text}
+	if len(text) > math.MaxUint32 {
+		return nil, &SyntaxError{Offset: math.MaxUint32, Reason: "too long"}
+	}
 	s.space()
 	if s.peek() != '{' {
 		if err := Valid(text); err != nil {
@@ -67,14 +84,14 @@ func ParseBody(text []byte) (*Body, error) {
 func (b *Body) scan(s *scanner) error {
 	opened, err := s.openObject()
 	for ; err == nil && opened; opened, err = s.close(0) {
-		m := member{lo: s.nameAt, value: s.pos, ord: len(b.members)}
+		m := member{lo: uint32(s.nameAt), value: uint32(s.pos), ord: int32(len(b.members))}
 		m.name = unescape(b.text[s.nameAt+1 : s.nameEnd-1])
 		if err := s.value(); err != nil {
 			return err
 		}
-		m.hi = s.pos
+		m.hi = uint32(s.pos)
 		if len(b.members) == MaxMembers {
-			return &SyntaxError{Offset: m.lo, Reason: "too many members"}
+			return &SyntaxError{Offset: int(m.lo), Reason: "too many members"}
 		}
 		b.members = append(b.members, m)
 	}
@@ -91,7 +108,7 @@ func (b *Body) dropRepeated() {
 		})
 		return
 	}
-	last := make(map[string]int, len(b.members))
+	last := make(map[string]int32, len(b.members))
 	for _, m := range b.members {
 		last[string(m.name)] = m.ord
 	}
@@ -101,7 +118,7 @@ func (b *Body) dropRepeated() {
 	b.members = slices.Clip(slices.Clone(b.members)) // lets go of the rest
 }
 
-func (b *Body) last(name []byte) int {
+func (b *Body) last(name []byte) int32 {
 	for i := len(b.members) - 1; i >= 0; i-- {
 		if string(b.members[i].name) == string(name) {
 			return b.members[i].ord
@@ -114,7 +131,7 @@ func (b *Body) last(name []byte) int {
 func (b *Body) Get(name string) []byte {
 	for i := range b.members {
 		switch m := &b.members[i]; {
-		case string(m.name) != name:
+		case !m.is(name):
 		case m.set == nil:
 			return b.text[m.value:m.hi]
 		case len(m.set) == 1:
@@ -140,7 +157,7 @@ type Edit struct{ body Body }
 func NewEdit() *Edit { return &Edit{} }
 
 func (e *Edit) index(name string) int {
-	return slices.IndexFunc(e.body.members, func(m member) bool { return string(m.name) == name })
+	return slices.IndexFunc(e.body.members, func(m member) bool { return m.is(name) })
 }
 
 // Has reports whether there is a member of that name.
@@ -153,17 +170,25 @@ func (e *Edit) Set(name string, value Text) {
 		e.body.members[i].set = value
 		return
 	}
-	quoted := quoteName(name)
-	e.body.members = append(e.body.members, member{name: quoted[1 : len(quoted)-2], quoted: quoted, ord: -1, set: value})
+	e.body.members = append(e.body.members, member{name: quoteName(name), ord: added, set: value})
 }
 
 // SetRaw is Set with a value of one piece.
-func (e *Edit) SetRaw(name, value string) { e.Set(name, Raw(value)) }
+func (e *Edit) SetRaw(name, value string) {
+	if t, ok := usual[value]; ok {
+		e.Set(name, t)
+		return
+	}
+	e.Set(name, Raw(value))
+}
+
+// usual are the values that legs are most often given.
+var usual = map[string]Text{"1": Raw("1"), "true": Raw("true"), "false": Raw("false")}
 
 // Delete removes the members of these names.
 func (e *Edit) Delete(names ...string) {
 	e.body.members = slices.DeleteFunc(e.body.members, func(m member) bool {
-		return slices.Contains(names, string(m.name))
+		return slices.ContainsFunc(names, m.is)
 	})
 }
 
@@ -177,10 +202,10 @@ func (e *Edit) Payload() Payload {
 			p.add(comma)
 		}
 		if ms[i].set != nil {
-			if ms[i].quoted == nil { // it was the client's, who may have spelt it in its own way
+			if ms[i].ord == added {
+				p.add(ms[i].name)
+			} else { // the client's, who may have spelt it in its own way
 				p.add(quoteName(string(ms[i].name)))
-			} else {
-				p.add(ms[i].quoted)
 			}
 			for _, piece := range ms[i].set {
 				p.add(piece)
@@ -246,8 +271,17 @@ func (p Payload) Bytes() []byte {
 // Redacted renders the payload for the log.
 func (p Payload) Redacted() string { return Redact(p.pieces...) }
 
+// flat is how large a body is at most that is copied into one piece. net/http
+// knows such a reader, and sends it with the headers in one write.
+const flat = 32 << 10
+
 // Reader returns a new reader from the start. Several may be read at once.
-func (p Payload) Reader() io.ReadCloser { return &payloadReader{pieces: p.pieces} }
+func (p Payload) Reader() io.ReadCloser {
+	if p.size <= flat {
+		return io.NopCloser(bytes.NewReader(p.Bytes()))
+	}
+	return &payloadReader{pieces: p.pieces}
+}
 
 type payloadReader struct {
 	pieces [][]byte
