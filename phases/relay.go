@@ -60,21 +60,25 @@ func relay(ctx context.Context, answer *gateway.Answer, held []byte, out *Respon
 			return err
 		}
 	}
+	c := NewChunk()
 	for {
-		c := NewChunk()
 		err := c.Fill(answer.Read)
+		next := c.next() // before the chunk is somebody else's
 		if c.n == 0 {
 			c.Free()
 		} else {
 			failures.look(c)
 			if err := out.Send(ctx, Item{Chunk: c}); err != nil {
+				next.Free()
 				return err
 			}
 		}
-		if err == io.EOF {
-			return nil
-		}
+		c = next
 		if err != nil {
+			c.Free()
+			if err == io.EOF {
+				return nil
+			}
 			return err
 		}
 	}

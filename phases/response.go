@@ -53,38 +53,61 @@ type Head struct {
 	Header http.Header // without what may not go to a client
 }
 
-// chunkSize is what one read from upstream takes in at most. A held stream
-// keeps one chunk while it waits.
-const chunkSize = 8 << 10
-
 // Chunk is a piece of an answer's body. Whoever has it last frees it.
 type Chunk struct {
 	n   int
-	buf [chunkSize]byte
+	buf []byte
 }
 
-var chunks = sync.Pool{New: func() any { return new(Chunk) }}
+// What one read from upstream takes in at most. A stream that waits for its next
+// event keeps a chunk meanwhile, so that is a small one, which most events fit in.
+const (
+	smallChunk = 1 << 10
+	largeChunk = 16 << 10
+)
+
+var (
+	smallChunks = sync.Pool{New: func() any { return &Chunk{buf: make([]byte, smallChunk)} }}
+	largeChunks = sync.Pool{New: func() any { return &Chunk{buf: make([]byte, largeChunk)} }}
+)
 
 // NewChunk returns an empty chunk.
-func NewChunk() *Chunk { return chunks.Get().(*Chunk) }
+func NewChunk() *Chunk { return smallChunks.Get().(*Chunk) }
+
+// newLargeChunk returns one for what comes fast.
+func newLargeChunk() *Chunk { return largeChunks.Get().(*Chunk) }
+
+// next returns the chunk to read into after this one.
+func (c *Chunk) next() *Chunk {
+	if c.n >= smallChunk {
+		return newLargeChunk()
+	}
+	return NewChunk()
+}
 
 // Bytes returns what the chunk holds, until it is freed.
 func (c *Chunk) Bytes() []byte { return c.buf[:c.n] }
 
 // Fill reads into the chunk once.
 func (c *Chunk) Fill(read func([]byte) (int, error)) (err error) {
-	c.n, err = read(c.buf[:])
+	c.n, err = read(c.buf)
 	return err
 }
 
 // Set fills the chunk with the beginning of text, and returns how much of it.
 func (c *Chunk) Set(text []byte) int {
-	c.n = copy(c.buf[:], text)
+	c.n = copy(c.buf, text)
 	return c.n
 }
 
 // Free returns the chunk for use by others.
-func (c *Chunk) Free() { chunks.Put(c) }
+func (c *Chunk) Free() {
+	if len(c.buf) == smallChunk {
+		smallChunks.Put(c)
+	} else {
+		largeChunks.Put(c)
+	}
+}
 
 // Begun reports whether the client has got its head, or is about to.
 func (o *Response) Begun() bool { return o.state.Load() == begun }

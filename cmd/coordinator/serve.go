@@ -8,7 +8,6 @@ import (
 	stdlog "log"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +60,7 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 		return err
 	}
 	limitMemory(cfg.Actors.MaxInflightBytes(), c.Pipeline.Kept(), environ, log)
+	paceCollector(environ)
 	public, ops, err := listen(cfg)
 	if err != nil {
 		c.Close()
@@ -114,23 +114,6 @@ func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(to, o))
 	}
 	return slog.New(slog.NewJSONHandler(to, o))
-}
-
-// limitMemory has the garbage collector work harder before the process takes
-// much more than requests may hold and images are kept, unless the operator has
-// said a limit: those bytes, an eighth more for what they are made of, and what a
-// process without requests needs.
-func limitMemory(inflight, kept int64, environ []string, log *slog.Logger) {
-	for _, variable := range environ {
-		if strings.HasPrefix(variable, "GOMEMLIMIT=") {
-			return
-		}
-	}
-	const idle = 96 << 20
-	limit := inflight + kept
-	limit += limit/8 + idle
-	debug.SetMemoryLimit(limit)
-	log.Info("memory limit set", "bytes", limit, "by", "actors.max_inflight_size")
 }
 
 // muzzle keeps what libraries print by the log package out of the log: net/http

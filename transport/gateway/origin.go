@@ -116,7 +116,7 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 
 // writeBuffer is how much of a leg goes out in one write: its headers, and the
 // body of most. A larger body does not go through it.
-const writeBuffer = 16 << 10
+const writeBuffer = 8 << 10
 
 // checkSecurity refuses settings that would silently not be used.
 func (s *OriginSettings) checkSecurity(secure bool) error {

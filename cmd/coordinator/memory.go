@@ -1,0 +1,58 @@
+package main
+
+import (
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"strings"
+)
+
+// limitMemory has the garbage collector work harder before the process takes
+// much more than requests may hold and images are kept, unless the operator has
+// said a limit: those bytes, an eighth more for what they are made of, and what a
+// process without requests needs.
+func limitMemory(inflight, kept int64, environ []string, log *slog.Logger) {
+	if isSet("GOMEMLIMIT", environ) {
+		return
+	}
+	const idle = 96 << 20
+	limit := inflight + kept
+	limit += limit/8 + idle
+	debug.SetMemoryLimit(limit)
+	log.Info("memory limit set", "bytes", limit, "by", "actors.max_inflight_size")
+}
+
+func isSet(name string, environ []string) bool {
+	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+}
+
+// garbage is how much of it is left lying at least.
+const garbage = 32 << 20
+
+// paceCollector keeps the garbage collector from running all the time, unless
+// the operator has said how often. By itself it runs when the heap has doubled: a
+// coordinator whose requests are text lives in a few MB, and would collect them
+// dozens of times a second. It is paced anew at the end of each cycle, by what is
+// alive then; a heap of more than garbage doubles as ever.
+func paceCollector(environ []string) {
+	if isSet("GOGC", environ) {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	type sentinel struct{ next *sentinel } // found dead by each cycle, and revived
+	var cycle func(*sentinel)
+	cycle = func(s *sentinel) {
+		metrics.Read(live)
+		debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
+		runtime.SetFinalizer(s, cycle)
+	}
+	runtime.SetFinalizer(&sentinel{}, cycle)
+}
+
+// gcPercent returns by how much a heap may grow before the next cycle.
+func gcPercent(live uint64) int {
+	const most = 5000
+	return int(max(100, min(most, garbage*100/max(live, 1))))
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+// TestCollectorIsPaced: a small heap may grow by the same amount of garbage
+// whatever its size, a large one doubles.
+func TestCollectorIsPaced(t *testing.T) {
+	for live, want := range map[uint64]int{0: 5000, 1 << 20: 3200, 8 << 20: 400, 16 << 20: 200, 32 << 20: 100, 1 << 40: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("%d bytes alive: %d %%, want %d %%", live, got, want)
+		}
+	}
+	before := debug.SetGCPercent(77)
+	defer debug.SetGCPercent(before)
+	paceCollector([]string{"GOGC=77"})
+	if got := debug.SetGCPercent(77); got != 77 {
+		t.Errorf("the operator's GOGC has become %d", got)
+	}
+}
