@@ -40,25 +40,35 @@ func (p *Protocol) RenderLeg(s Source) Payload { return s.edit(nil).Payload() }
 // images. It keeps nothing of the answer's memory, unless tensors are wanted
 // and there are some. An error means that the answer makes no sense.
 func (p *Protocol) ParseRender(answer []byte, images int, tensors bool) (t Tokens, err error) {
-	if err := Valid(answer); err != nil {
-		return t, err
-	}
-	object := trim(answer)
+	object := answer
 	if p.renderList {
+		if err := Valid(answer); err != nil {
+			return t, err
+		}
 		n := 0
 		if !EachElement(answer, func(v []byte) bool { object = v; n++; return true }) || n != 1 {
 			return t, fmt.Errorf("want a list of one prompt, got %d", n)
 		}
 	}
-	if !IsObject(object) {
-		return t, errNotObject
+	var ids, found []byte
+	count := 0
+	err = scanObject(object, func(name, value []byte, n int) {
+		switch {
+		case NameIs(name, "token_ids"):
+			ids, count = value, n
+		case NameIs(name, "features"):
+			found = value
+		}
+	})
+	if err != nil {
+		return t, err
 	}
-	ids := Lookup(object, "token_ids")
-	count, ok := CountIDs(ids, 0)
-	if !ok || count == 0 {
-		return t, errors.New("no token_ids in it")
+	if ok := count > 0; !ok {
+		if count, ok = CountIDs(ids, 0); !ok || count == 0 {
+			return t, errors.New("no token_ids in it")
+		}
 	}
-	features, err := parseFeatures(Lookup(object, "features"), count, false)
+	features, err := parseFeatures(found, count, false)
 	if err != nil {
 		return t, err
 	}

@@ -36,6 +36,9 @@ type scanner struct {
 	nest []byte
 	// nameAt and nameEnd are where the last member name stood, quotes included.
 	nameAt, nameEnd int
+	// idsEnd is where the last array ended that ids has read, and idsCount is how
+	// many are in it.
+	idsEnd, idsCount int
 }
 
 func (s *scanner) fail(reason string) error {
@@ -182,7 +185,7 @@ func (s *scanner) literal(word string) error {
 // written.
 func (s *scanner) ids() bool {
 	data, i := s.data, s.pos
-	for {
+	for n := 1; ; n++ {
 		from := i
 		for i < len(data) && isDigit(data[i]) {
 			i++
@@ -197,6 +200,7 @@ func (s *scanner) ids() bool {
 			}
 		case ']':
 			s.pos = i + 1
+			s.idsEnd, s.idsCount = s.pos, n
 			return true
 		default:
 			return false
@@ -347,6 +351,31 @@ func badChar(b []byte) int {
 		i += n
 	}
 	return -1
+}
+
+// scanObject checks that text is one JSON object, and calls f for each of its
+// members with its name as it is spelt, its value's text, and how many ids that
+// is if it was plain to see that it is an array of them, else 0.
+func scanObject(text []byte, f func(name, value []byte, ids int)) error {
+	s := scanner{data: text}
+	if s.space(); s.peek() != '{' {
+		return errNotObject
+	}
+	opened, err := s.openObject()
+	for ; err == nil && opened; opened, err = s.close(0) {
+		name, from, ids := text[s.nameAt:s.nameEnd], s.pos, 0
+		if err := s.value(); err != nil {
+			return err
+		}
+		if s.idsEnd == s.pos && text[from] == '[' && len(s.nest) == 1 {
+			ids = s.idsCount
+		}
+		f(name, text[from:s.pos], ids)
+	}
+	if err != nil {
+		return err
+	}
+	return s.end()
 }
 
 // Valid reports the first fault of text as one JSON value with nothing but

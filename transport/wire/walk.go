@@ -110,6 +110,12 @@ func skipNested(text []byte, at int) int {
 		case c == '"':
 			at = skipString(text, at)
 		case c == '{' || c == '[':
+			if end := skipFlat(text, at); end > 0 && depth > 0 {
+				at = end
+				continue
+			} else if end > 0 {
+				return end
+			}
 			depth++
 			at++
 		default:
@@ -120,6 +126,25 @@ func skipNested(text []byte, at int) int {
 		}
 	}
 	return at
+}
+
+// skipFlat returns the place behind an array in which there is nothing but numbers
+// and words, or 0: token ids are most of what is skipped.
+func skipFlat(text []byte, at int) int {
+	if text[at] != '[' || at+1 == len(text) || !isDigit(text[at+1]) {
+		return 0
+	}
+	in := text[at+1:]
+	// Up to the next array, so that however deep they are nested each byte is
+	// looked at once.
+	if next := bytes.IndexByte(in, '['); next >= 0 {
+		in = in[:next]
+	}
+	n := bytes.IndexByte(in, ']')
+	if n < 0 || bytes.IndexByte(in[:n], '"') >= 0 || bytes.IndexByte(in[:n], '{') >= 0 {
+		return 0
+	}
+	return at + n + 2
 }
 
 // structural are the bytes that begin or end a string, an object or an array.

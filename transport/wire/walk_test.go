@@ -328,3 +328,17 @@ func mapSurrogates(s string, f func([]byte) string) string {
 	}
 	return out.String()
 }
+
+// TestDeepArraysAreSkippedInLinearTime: each looks for its end only as far as the
+// next one.
+func TestDeepArraysAreSkippedInLinearTime(t *testing.T) {
+	block := strings.Repeat("[1,", 9000) + `"` + strings.Repeat("x", 100_000) + `"` + strings.Repeat("]", 9000)
+	text := []byte("[" + strings.Repeat(block+",", 200) + "0]")
+	if err := Valid(text); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if !EachElement(text, func(v []byte) bool { n++; return true }) || n != 201 {
+		t.Errorf("%d elements", n)
+	}
+}
