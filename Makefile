@@ -14,6 +14,7 @@ STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 # 100,000 bodies of the fidelity test have no goroutines to watch.
 NO_RACE     := -run 'Allocations|EveryLegIsTheClientsBody' ./actors/... ./transport/media/... ./transport/kwargs/... ./transport/wire/...
 FUZZ_TIME   ?= 60s
+CHAOS_TIME  ?= 10m
 
 .PHONY: help
 help: ## list the targets
@@ -64,6 +65,10 @@ fuzz: ## run every fuzz target for FUZZ_TIME (default 60s)
 	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) $$pkg; \
 	  done; \
 	done
+
+.PHONY: chaos
+chaos: ## clients of all kinds under waves of every fault there is, for CHAOS_TIME (default 10m), under the race detector
+	CHAOS_TIME=$(CHAOS_TIME) go test -race -count=1 -v -run '^TestChaos$$' -timeout 15m ./cmd/assembly
 
 .PHONY: bench
 bench: ## benchmarks beside the code

@@ -27,10 +27,11 @@ func (l *leg) giveEmbedding(im *image) json.RawMessage {
 		params = encode(map[string]json.RawMessage{im.hash: c.descriptor(im)})
 	}
 	given, _, _ := parseObject(params) // what is no object gives nothing
-	request := c.requests.of(l.record.RequestID)
-	for hash, descriptor := range given {
-		if string(descriptor) != "null" {
-			request.descriptors[hash] = append(request.descriptors[hash], descriptor)
+	for _, request := range c.requests.all(l.record.RequestID) {
+		for hash, descriptor := range given {
+			if string(descriptor) != "null" {
+				request.descriptors[hash] = append(request.descriptors[hash], descriptor)
+			}
 		}
 	}
 	l.record.Descriptors = params
@@ -78,14 +79,16 @@ func (l *leg) unknownDescriptor(presented object, p *prompt) string {
 	c, hashes := l.cluster, p.hashes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	request := c.requests.of(l.record.RequestID)
+	requests := c.requests.all(l.record.RequestID)
 	for hash, descriptor := range presented {
 		if !hashes[hash] {
 			return "ec_transfer_params for " + hash + ", which is no image of the prompt"
 		}
 		known := false
-		for _, given := range request.descriptors[hash] {
-			known = known || bytes.Equal(given, descriptor)
+		for _, request := range requests {
+			for _, given := range request.descriptors[hash] {
+				known = known || bytes.Equal(given, descriptor)
+			}
 		}
 		if !known {
 			return "ec_transfer_params for " + hash + " are not what encode gave out"

@@ -54,6 +54,18 @@ func (r *clientRequests) of(legID string) *clientRequest {
 	return r.renew(legID)
 }
 
+// all returns what is known by a leg's id as it is, and without its "-r<n>". The
+// two differ when a render was retried more than once: the id of one of its
+// retries then stands for what that one has answered. What other retries of the
+// request have done may be noted under either.
+func (r *clientRequests) all(legID string) []*clientRequest {
+	found := []*clientRequest{r.of(legID)}
+	if base := r.byID[withoutRetry(legID)]; base != nil && base != found[0] {
+		found = append(found, base)
+	}
+	return found
+}
+
 // renew forgets what was known of the request and starts anew: ids come back
 // when clients choose them.
 func (r *clientRequests) renew(legID string) *clientRequest {

@@ -25,7 +25,7 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 		defer s.metrics.running.Dec()
 		var req *phases.Request
 		memory := s.Memory.Open()
-		defer memory.Close() // when nothing of the request is left
+		defer memory.Close() // if something panics; else when nothing of the request is left
 		body, fault := s.receive(w, r, memory)
 		if fault == nil {
 			s.trace(id, body)
@@ -45,6 +45,7 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 		} else {
 			a.run(r.Context(), engine)
 		}
+		memory.Close()
 		s.finish(a)
 		if fault != nil && (fault.Kind == wire.TooLarge || fault.Kind == wire.QueueFull) {
 			s.linger(w, r)

@@ -152,6 +152,9 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		if s.WriteTimeout > 0 {
 			rc.SetWriteDeadline(now.Add(s.ReadTimeout + s.WriteTimeout))
 		}
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close") // the next request goes to another replica
+		}
 		next.ServeHTTP(w, r)
 	})
 }
