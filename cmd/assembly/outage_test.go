@@ -419,47 +419,55 @@ func (r *rig) insist(t *testing.T, refused *atomic.Int64) (answered bool) {
 	return false
 }
 
-// TestSmallTenantGetsItsShare: one tenant has ten times the clients of another and
-// fills the pool and its queue. It is refused a part; of the other none is.
+// TestSmallTenantGetsItsShare though another sends ten times as much: of the queue
+// of decode, and of the requests in flight, where it displaces one that waits.
 func TestSmallTenantGetsItsShare(t *testing.T) {
-	const small, each = 2, 20
 	for name, limits := range map[string]string{
-		"of the queue of decode":    "max_inflight_requests = 100\n[actors.pools]\ndecode = { size = 4, queue = 8 }\n",
+		"of the queue of decode":    "max_inflight_requests = 100\n[actors.pools]\ndecode = { size = 2, queue = 14 }\n",
 		"of the requests in flight": "max_inflight_requests = 16\n[actors.pools]\ndecode = { size = 2, queue = 100 }\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, setup{toml: "[actors]\n" + limits, cluster: cluster.Options{TokenInterval: time.Millisecond}})
+			r := newRig(t, setup{toml: "[actors]\n" + limits})
 			r.Server.Finished = func(server.Record) {}
-			ask := func(tenant string) response {
-				return r.post(chatPath, chatBody("hi", false), "x-llm-d-inference-fairness-id", tenant)
-			}
-			ctx, enough := context.WithCancel(within(t))
-			var refused atomic.Int64
-			var big, few sync.WaitGroup
-			for range 10 * small {
-				big.Go(func() {
-					for ctx.Err() == nil {
-						if got := ask("big"); got.status == http.StatusTooManyRequests {
-							refused.Add(1)
-						} else if got.status != http.StatusOK {
-							t.Errorf("%d %v %s", got.status, got.err, got.body)
-						}
+			gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode})
+			var all sync.WaitGroup
+			var served, refused atomic.Int64
+			ask := func(tenant string) {
+				all.Go(func() {
+					got := r.post(chatPath, chatBody("hi", false), "x-llm-d-inference-fairness-id", tenant)
+					switch {
+					case got.status == http.StatusOK:
+						served.Add(1)
+					case got.status == http.StatusTooManyRequests && tenant == "big" && got.header.Get("Retry-After") != "":
+						refused.Add(1)
+					default:
+						t.Errorf("%s got %d %v %s", tenant, got.status, got.err, got.body)
 					}
 				})
 			}
-			r.eventually("full", func() bool { return refused.Load() > 0 })
-			for range small {
-				few.Go(func() {
-					for range each {
-						if got := ask("small"); got.status != http.StatusOK {
-							t.Errorf("the small tenant got %d %v %s", got.status, got.err, got.body)
-						}
+			waiting := func() int {
+				for _, p := range r.Engine.Status().Pools {
+					if p.Name == "decode" {
+						return p.Queued
 					}
-				})
+				}
+				return 0
 			}
-			few.Wait()
-			enough()
-			big.Wait()
+			for range 20 {
+				ask("big")
+			}
+			r.eventually("full", func() bool { return refused.Load() == 4 && waiting() == 14 })
+			ask("small")
+			ask("small")
+			r.eventually("displaced", func() bool { return refused.Load() == 6 && waiting() == 14 })
+			gate.Release()
+			all.Wait()
+			if served.Load() != 16 {
+				t.Errorf("%d served", served.Load())
+			}
+			if n := r.metric(t, "llm_d_coordinator_shed_total", "reason=displaced"); n != 2 {
+				t.Errorf("%v displaced", n)
+			}
 			r.atRest()
 		})
 	}
