@@ -175,7 +175,8 @@ func drain(o *Response) (head *Head, text string) {
 		case it := <-o.Items():
 			if it.Head != nil {
 				head = it.Head
-			} else {
+			}
+			if it.Chunk != nil {
 				text += string(it.Chunk.Bytes())
 				it.Chunk.Free()
 			}

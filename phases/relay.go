@@ -44,36 +44,48 @@ func holdBack(answer *gateway.Answer, proto *wire.Protocol) ([]byte, error) {
 
 // relay streams an answer to the way out, after what was read of it already.
 func relay(ctx context.Context, answer *gateway.Answer, held []byte, out *Response) error {
-	head := &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}
-	if err := out.Send(ctx, Item{Head: head}); err != nil {
-		return err
-	}
+	events := wire.IsEventStream(answer.Header)
+	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
 	var failures *failureWatch
-	if wire.IsEventStream(answer.Header) {
+	if events {
 		failures = &failureWatch{answer: answer}
 	}
-	for len(held) > 0 {
-		c := NewChunk()
-		held = held[c.Set(held):]
-		failures.look(c)
-		if err := out.Send(ctx, Item{Chunk: c}); err != nil {
+	if events && len(held) == 0 { // its first event may be a while, and the client sees that it has been taken
+		if err := out.Send(ctx, it); err != nil {
 			return err
 		}
+		it = Item{}
+	}
+	for len(held) > 0 {
+		it.Chunk = NewChunk()
+		held = held[it.Chunk.Set(held):]
+		failures.look(it.Chunk)
+		if err := out.Send(ctx, it); err != nil {
+			return err
+		}
+		it = Item{}
 	}
 	c := NewChunk()
 	for {
 		err := c.Fill(answer.Read)
-		next := c.next() // before the chunk is somebody else's
-		if c.n == 0 {
+		if err != nil && err != io.EOF && it.Head != nil {
 			c.Free()
-		} else {
+			return err // nothing of it has been passed on
+		}
+		next := c.next() // before the chunk is somebody else's
+		if c.n > 0 {
+			it.Chunk = c
 			failures.look(c)
-			if err := out.Send(ctx, Item{Chunk: c}); err != nil {
+		} else {
+			c.Free()
+		}
+		if it != (Item{}) {
+			if err := out.Send(ctx, it); err != nil {
 				next.Free()
 				return err
 			}
 		}
-		c = next
+		c, it = next, Item{}
 		if err != nil {
 			c.Free()
 			if err == io.EOF {

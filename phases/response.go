@@ -41,7 +41,7 @@ func NewResponse() *Response {
 	return &Response{items: make(chan Item, depth), done: make(chan struct{})}
 }
 
-// Item is a head or a chunk, never both.
+// Item is a head, a chunk, or a head and the first chunk.
 type Item struct {
 	Head  *Head
 	Chunk *Chunk

@@ -124,6 +124,8 @@ func (a *answering) write(it phases.Item, more <-chan phases.Item) error {
 func (a *answering) writeItem(it phases.Item) error {
 	if it.Head != nil {
 		a.head(it.Head)
+	}
+	if it.Chunk == nil {
 		return nil
 	}
 	defer it.Chunk.Free()
