@@ -12,7 +12,7 @@ VERSION ?=
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 # Allocations are counted without the race detector, which allocates itself; the
 # 100,000 bodies of the fidelity test have no goroutines to watch.
-NO_RACE     := -run 'Allocations|EveryLegIsTheClientsBody' ./actors/... ./transport/media/... ./transport/kwargs/... ./transport/wire/...
+NO_RACE     := -run 'Allocations|EveryLegIsTheClientsBody' ./actors/... ./cmd/assembly/... ./transport/media/... ./transport/kwargs/... ./transport/wire/...
 FUZZ_TIME   ?= 60s
 CHAOS_TIME  ?= 10m
 

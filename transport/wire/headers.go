@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -30,6 +31,20 @@ var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hos
 // belong to the client's own body.
 var owned = nameSet("Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect", "Prefer",
 	HeaderRequestID, HeaderHop)
+
+// fromClients and fromWorkers are what goes no further in either direction.
+var (
+	fromClients = union(hopByHop, routing, owned)
+	fromWorkers = union(hopByHop, routing, nameSet(HeaderRequestID))
+)
+
+func union(sets ...map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
+}
 
 // Reserved reports whether a header of a leg, named in canonical form, is the
 // coordinator's to set, or concerns a connection or a body, so that no operator
@@ -64,23 +79,21 @@ func nameSet(names ...string) map[string]bool {
 // to the client unread, and others must drop it. profile is the name of the
 // header that carries the scheduling profile.
 func RequestHeaders(client http.Header, profile string) http.Header {
-	return keep(client, func(name string) bool {
-		return owned[name] || strings.EqualFold(name, profile)
-	})
+	return keep(client, fromClients, http.CanonicalHeaderKey(profile))
 }
 
 // ResponseHeaders returns the headers of an answer that go to the client.
 func ResponseHeaders(upstream http.Header) http.Header {
-	return keep(upstream, func(name string) bool { return name == HeaderRequestID })
+	return keep(upstream, fromWorkers, "")
 }
 
-// keep copies headers but for those of one connection, those that choose a
-// worker, and those that drop names. Values are shared with in.
-func keep(in http.Header, drop func(name string) bool) http.Header {
+// keep copies headers but for those of a set, those that Connection names, those
+// that address an endpoint, and one more. Values are shared with in.
+func keep(in http.Header, drop map[string]bool, oneMore string) http.Header {
 	named := connectionNames(in)
 	out := make(http.Header, len(in)+4)
 	for name, values := range in {
-		if hopByHop[name] || routing[name] || drop(name) || named[name] {
+		if drop[name] || name == oneMore || named[name] {
 			continue
 		}
 		if len(name) >= len(destinationPrefix) && strings.EqualFold(name[:len(destinationPrefix)], destinationPrefix) {

@@ -182,13 +182,14 @@ func (e *ErrorEvents) Found(chunk []byte) bool {
 	if e.n == 0 {
 		e.n = copy(e.tail[:], "\n") // the start of the stream is the start of a line
 	}
-	seam := append(e.tail[:e.n:e.n], chunk[:min(len(chunk), len(errorEvent)-1)]...)
-	found := bytes.Contains(seam, []byte(errorEvent)) || bytes.Contains(chunk, []byte(errorEvent))
+	var seam [2 * len(errorEvent)]byte
+	n := copy(seam[:], e.tail[:e.n])
+	n += copy(seam[n:], chunk[:min(len(chunk), len(errorEvent)-1)])
+	found := bytes.Contains(seam[:n], []byte(errorEvent)) || bytes.Contains(chunk, []byte(errorEvent))
+	last := seam[:n]
 	if len(chunk) >= len(e.tail) {
-		e.n = copy(e.tail[:], chunk[len(chunk)-len(e.tail)+1:])
-	} else {
-		both := append(e.tail[:e.n:e.n], chunk...)
-		e.n = copy(e.tail[:], both[max(0, len(both)-len(e.tail)+1):])
+		last = chunk
 	}
+	e.n = copy(e.tail[:], last[max(0, len(last)-len(e.tail)+1):])
 	return found
 }
