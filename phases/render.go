@@ -117,7 +117,8 @@ func (p *render) Plan(r *Request) (Plan, error) {
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
 		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline,
-			Body: func(string) wire.Payload { return proto.RenderLeg(src) },
+			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
+			Scratch: !p.tensors, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
 				tokens, err = proto.ParseRender(answer, src.Media.Len(), p.tensors)
 				return err
@@ -125,7 +126,7 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !tokens.Features.Tensors() || len(tokens.Features.Images) == 0 {
+		if answer != nil && (!tokens.Features.Tensors() || len(tokens.Features.Images) == 0) {
 			memory.Refund(int64(cap(answer))) // nothing of it is kept
 		}
 		return tokens, nil

@@ -117,6 +117,7 @@ func (a *Account) Close() {
 type Buffer struct {
 	account *Account
 	most    int64 // that it is ever to hold, or -1
+	scratch bool
 	buf     []byte
 }
 
@@ -126,7 +127,16 @@ const ahead = 1 << 20
 // NewBuffer makes a buffer for what is promised to be so long (-1: nothing is
 // promised). A promise reserves at most a megabyte.
 func NewBuffer(a *Account, promised int64) (*Buffer, error) {
-	b := &Buffer{account: a, most: promised}
+	return newBuffer(&Buffer{account: a, most: promised}, promised)
+}
+
+// NewScratch is NewBuffer for bytes that are not kept: they are to be given to
+// Recycle.
+func NewScratch(a *Account, promised int64) (*Buffer, error) {
+	return newBuffer(&Buffer{account: a, most: promised, scratch: true}, promised)
+}
+
+func newBuffer(b *Buffer, promised int64) (*Buffer, error) {
 	size := int64(4 << 10)
 	if promised >= 0 {
 		size = min(promised+1, ahead) // one more, so that the end is seen without growing
@@ -135,12 +145,23 @@ func NewBuffer(a *Account, promised int64) (*Buffer, error) {
 }
 
 func (b *Buffer) grow(size int64) error {
+	if b.scratch {
+		if class := classOf(size); class >= 0 {
+			size = sizeOf(class)
+		}
+	}
 	if err := b.account.Charge(size - int64(cap(b.buf))); err != nil {
 		return err
 	}
-	buf := make([]byte, len(b.buf), size)
-	copy(buf, b.buf)
-	b.buf = buf
+	if !b.scratch {
+		b.buf = append(make([]byte, 0, size), b.buf...)
+		return nil
+	}
+	old := b.buf
+	b.buf = append(takeScratch(size), old...)
+	if old != nil {
+		Recycle(old)
+	}
 	return nil
 }
 

@@ -164,3 +164,67 @@ func TestBufferStopsAtTheLimit(t *testing.T) {
 		t.Error("a megabyte fits into what is left of ten kilobytes")
 	}
 }
+
+// TestScratchSizes: every size holds what it is chosen for, and wastes a quarter
+// at most.
+func TestScratchSizes(t *testing.T) {
+	for class := range scratches {
+		size := sizeOf(class)
+		for _, n := range []int64{size, size - 1, size - size/8} {
+			if got := classOf(n); got < 0 || sizeOf(got) < n || n > 1<<16 && sizeOf(got) > n+n/4+1 {
+				t.Errorf("%d bytes: size %d, %d bytes", n, got, sizeOf(got))
+			}
+		}
+		if class+1 < scratches && classOf(size+1) != class+1 {
+			t.Errorf("%d bytes: size %d, want %d", size+1, classOf(size+1), class+1)
+		}
+	}
+	if classOf(1) != 0 || classOf(0) != 0 || classOf(sizeOf(scratches-1)+1) != -1 {
+		t.Error("the ends")
+	}
+}
+
+// TestScratchBuffers hold what is put in, charge what they take, and are nobody
+// else's until they are recycled.
+func TestScratchBuffers(t *testing.T) {
+	b := New(64 << 20)
+	var kept [][]byte
+	for i := range 20 {
+		a := b.Open()
+		want := bytes.Repeat([]byte{byte(i + 1)}, 100_000+i*137_000)
+		promised := int64(len(want))
+		if i%2 == 0 {
+			promised = -1
+		}
+		buf, err := NewScratch(a, promised)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rest := want; len(rest) > 0; {
+			room, err := buf.Free()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := copy(room, rest)
+			buf.Filled(n)
+			rest = rest[n:]
+		}
+		if !bytes.Equal(buf.Bytes(), want) {
+			t.Fatalf("buffer %d holds something else", i)
+		}
+		if got := b.Used(); got != int64(cap(buf.Bytes())) {
+			t.Errorf("%d bytes are charged for %d", got, cap(buf.Bytes()))
+		}
+		a.Close()
+		if i%3 == 0 {
+			Recycle(buf.Bytes())
+			continue
+		}
+		kept = append(kept, buf.Bytes())
+	}
+	for _, k := range kept { // what was recycled meanwhile was not theirs
+		if n := bytes.Count(k, k[:1]); n != len(k) {
+			t.Errorf("%d bytes of %d are another's", len(k)-n, len(k))
+		}
+	}
+}

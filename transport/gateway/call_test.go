@@ -224,7 +224,7 @@ func TestPromisedLengthReservesLittle(t *testing.T) {
 			largest = max(largest, len(p))
 			return copy(p, "{}"), io.EOF
 		})
-		text, err := readAll(&http.Response{ContentLength: promised, Body: body}, maxAnswer, nil)
+		text, err := readAll(&http.Response{ContentLength: promised, Body: body}, maxAnswer, nil, false)
 		if string(text) != "{}" && promised != 0 || err != nil || largest > 1<<20+1 {
 			t.Errorf("%d: %d bytes reserved, %q, %v", promised, largest, text, err)
 		}

@@ -128,6 +128,9 @@ type Leg struct {
 	// error fails the leg, and counts against the upstream; its text holds nothing
 	// of the answer.
 	Check func(answer []byte) error
+	// Scratch has the answer thrown away when Check has seen it: Call returns none,
+	// and Check may keep nothing of it.
+	Scratch bool
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
 
@@ -199,7 +202,7 @@ func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 		a.broke()
 		return nil, a.failed(errEncoded)
 	}
-	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory)
+	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory, leg.Scratch)
 	if f := (*wire.Fault)(nil); errors.As(err, &f) {
 		return nil, &failure{fault: f} // there is no room for it here, which says nothing of the upstream
 	}
@@ -217,6 +220,11 @@ func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 			a.broke()
 			return nil, &failure{fault: wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err)}
 		}
+	}
+	if leg.Scratch {
+		leg.Memory.Refund(int64(cap(body)))
+		budget.Recycle(body)
+		return nil, nil
 	}
 	return body, nil
 }
@@ -254,8 +262,12 @@ func (u *Upstream) refusal(resp *http.Response) *failure {
 }
 
 // readAll reads an answer of at most so many bytes, and charges what it holds.
-func readAll(resp *http.Response, most int, memory *budget.Account) ([]byte, error) {
-	buf, err := budget.NewBuffer(memory, resp.ContentLength)
+func readAll(resp *http.Response, most int, memory *budget.Account, scratch bool) ([]byte, error) {
+	make := budget.NewBuffer
+	if scratch {
+		make = budget.NewScratch
+	}
+	buf, err := make(memory, resp.ContentLength)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,22 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 	if !IsObject(text) {
 		return f, errors.New("features is not an object")
 	}
-	f.Hashes, f.Placeholders, f.Kwargs = lookupMap(text, "mm_hashes"), lookupMap(text, "mm_placeholders"), lookupMap(text, "kwargs_data")
+	EachMember(text, func(name, value []byte) bool {
+		switch {
+		case NameIs(name, "mm_hashes"):
+			f.Hashes = value
+		case NameIs(name, "mm_placeholders"):
+			f.Placeholders = value
+		case NameIs(name, "kwargs_data"):
+			f.Kwargs = value
+		}
+		return true
+	})
+	for _, m := range []*[]byte{&f.Hashes, &f.Placeholders, &f.Kwargs} {
+		if IsNull(*m) {
+			*m = nil
+		}
+	}
 	for _, m := range [][]byte{f.Hashes, f.Placeholders, f.Kwargs} {
 		if m != nil && !IsObject(m) {
 			return f, errors.New("mm_hashes, mm_placeholders and kwargs_data must be objects")
@@ -76,13 +91,6 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 		return f, errors.New("mm_hashes need mm_placeholders")
 	}
 	return f, nil
-}
-
-func lookupMap(object []byte, name string) []byte {
-	if v := Lookup(object, name); !IsNull(v) {
-		return v
-	}
-	return nil
 }
 
 // modality reads the spans of one modality from its lists. Errors do not quote

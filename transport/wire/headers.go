@@ -93,7 +93,7 @@ func keep(in http.Header, drop map[string]bool, oneMore string) http.Header {
 	named := connectionNames(in)
 	out := make(http.Header, len(in)+4)
 	for name, values := range in {
-		if drop[name] || name == oneMore || named[name] {
+		if drop[name] || named[name] || len(name) == len(oneMore) && strings.EqualFold(name, oneMore) {
 			continue
 		}
 		if len(name) >= len(destinationPrefix) && strings.EqualFold(name[:len(destinationPrefix)], destinationPrefix) {

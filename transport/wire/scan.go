@@ -321,7 +321,16 @@ func hexDigit(c byte) int {
 // badChar returns the index of the first byte that may not stand in a JSON
 // string as it is, or -1. Eight bytes are tested at a time.
 func badChar(b []byte) int {
+	const high, space = 0x8080808080808080, 0x2020202020202020
 	i, ascii := 0, true
+	for ; i+32 <= len(b); i += 32 { // four at a time, for images
+		q := b[i : i+32 : i+32]
+		w0, w1 := binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint64(q[8:])
+		w2, w3 := binary.LittleEndian.Uint64(q[16:]), binary.LittleEndian.Uint64(q[24:])
+		if (w0|w1|w2|w3)&high != 0 || ((w0-space)|(w1-space)|(w2-space)|(w3-space))&high != 0 {
+			break // something that is looked at closer
+		}
+	}
 	for ; i+8 <= len(b); i += 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		if w&0x8080808080808080 != 0 {
