@@ -35,7 +35,8 @@ const garbage = 32 << 20
 // the operator has said how often. By itself it runs when the heap has doubled: a
 // coordinator whose requests are text lives in a few MB, and would collect them
 // dozens of times a second. It is paced anew at the end of each cycle, by what is
-// alive then; a heap of more than garbage doubles as ever.
+// alive then. A heap of many streams grows by half only: what is dead of it lies
+// for long, for a stream that waits makes no garbage that would have it collected.
 func paceCollector(environ []string) {
 	if isSet("GOGC", environ) {
 		return
@@ -53,6 +54,6 @@ func paceCollector(environ []string) {
 
 // gcPercent returns by how much a heap may grow before the next cycle.
 func gcPercent(live uint64) int {
-	const most = 5000
-	return int(max(100, min(most, garbage*100/max(live, 1))))
+	const least, most = 50, 5000
+	return int(max(least, min(most, garbage*100/max(live, 1))))
 }
