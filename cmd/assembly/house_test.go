@@ -34,6 +34,9 @@ var mayImport = map[string][]string{
 	"transport/kwargs":  {},
 	"conf":              {},
 	"loadtest/cluster":  {},
+	"loadtest/floor":    {},
+	"loadtest/load":     {},
+	"loadtest/run":      {"loadtest/load"},
 
 	"transport/wire/wiretest":   {}, // for tests only
 	"transport/files/filestest": {}, // for tests only
@@ -42,6 +45,7 @@ var mayImport = map[string][]string{
 // kept are dependencies that only one package may import.
 var kept = map[string]string{
 	"github.com/asynkron/protoactor-go":   "actors",
+	"github.com/HdrHistogram":             "loadtest/load",
 	"github.com/sony/gobreaker":           "transport/gateway",
 	"github.com/BurntSushi/toml":          "conf",
 	"github.com/vmihailenco/msgpack":      "transport/kwargs",

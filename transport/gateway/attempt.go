@@ -107,7 +107,11 @@ func (u *Upstream) once(ctx context.Context, leg *Leg, sent *Sent, use func(*att
 func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 	req := a.request(leg, leg.Attempt+sent.Attempts)
 	a.permit.sent()
-	resp, err := a.u.origin.transport.RoundTrip(req)
+	transport := a.u.origin.transport
+	if leg.fresh {
+		transport = a.u.origin.fresh
+	}
+	resp, err := transport.RoundTrip(req)
 	sent.Attempts++
 	if err == nil && resp.StatusCode < 200 { // 101, or a number that is no status
 		resp.Body.Close()

@@ -66,6 +66,10 @@ type Origin struct {
 	base      url.URL
 	headers   ownHeaders
 	transport *http.Transport
+	// fresh makes a connection for each leg. (CloseIdleConnections of the other
+	// would do as well, but can lose track of a connection whose idle time ends at
+	// that moment, and leave it open.)
+	fresh *http.Transport
 }
 
 // NewOrigin checks the settings, reads the files that they name, and prepares
@@ -111,6 +115,8 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 			return nil, err
 		}
 	}
+	o.fresh = o.transport.Clone()
+	o.fresh.DisableKeepAlives = true
 	return o, nil
 }
 
@@ -184,4 +190,7 @@ func bare(u *url.URL) bool {
 }
 
 // Close closes the unused connections. Legs in flight keep theirs.
-func (o *Origin) Close() { o.transport.CloseIdleConnections() }
+func (o *Origin) Close() {
+	o.transport.CloseIdleConnections()
+	o.fresh.CloseIdleConnections()
+}

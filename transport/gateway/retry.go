@@ -90,9 +90,7 @@ func (u *Upstream) again(ctx context.Context, leg *Leg, attempts int, f *failure
 	if !leg.Resend.allows(f) || !u.Retry(ctx, attempts, f.reason, f.after, leg.Deadline) {
 		return false
 	}
-	if f.reason == reasonDead {
-		u.origin.transport.CloseIdleConnections() // its neighbours are as old
-	}
+	leg.fresh = leg.fresh || f.reason == reasonDead // the neighbours of a dead connection are as old
 	return true
 }
 

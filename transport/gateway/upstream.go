@@ -137,6 +137,8 @@ type Leg struct {
 	// unread: the answer goes to the client as it is, in an encoding that the
 	// client has asked for.
 	unread bool
+	// fresh: it goes out on a connection that has not been used.
+	fresh bool
 }
 
 // NoContentType is the ContentType of a leg that has none.

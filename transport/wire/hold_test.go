@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -150,7 +149,7 @@ func FuzzHold(f *testing.F) {
 				rest = rest[n:]
 			}
 			if got != want && len(text) <= maxHeld {
-				t.Fatal(fmt.Sprintf("%s: %d in one piece, %d in pieces of %d", p.Name, want, got, size))
+				t.Fatalf("%s: %d in one piece, %d in pieces of %d", p.Name, want, got, size)
 			}
 		}
 	})
