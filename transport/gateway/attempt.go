@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,8 @@ type attempt struct {
 	timer  *time.Timer
 	began  time.Time
 	resp   *http.Response
+	url    url.URL
+	hooks  httptrace.ClientTrace
 
 	connected, reused, answered atomic.Bool
 }
@@ -193,24 +196,28 @@ func (a *attempt) end() {
 func (a *attempt) request(leg *Leg, n int) *http.Request {
 	a.id, a.path = attemptID(leg.ID, n), leg.Path
 	payload := leg.Body(a.id)
-	a.trace("leg", payload.Redacted)
-	u := a.u.origin.base
-	u.Path, u.RawPath, u.RawQuery = leg.Path, leg.RawPath, leg.Query
-	trace := &httptrace.ClientTrace{
+	if a.tracing() {
+		a.trace("leg", payload.Redacted())
+	}
+	a.url = a.u.origin.base
+	a.url.Path, a.url.RawPath, a.url.RawQuery = leg.Path, leg.RawPath, leg.Query
+	a.hooks = httptrace.ClientTrace{
 		// net/http may take another connection if nothing was written on one.
 		GetConn:              func(string) { a.connected.Store(false); a.reused.Store(false) },
 		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 	}
-	req := &http.Request{
-		Method: cmp.Or(leg.Method, http.MethodPost), URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.header(leg, a.id), Body: payload.Reader(), ContentLength: payload.Size(),
-	}
+	req := blank.WithContext(httptrace.WithClientTrace(a.ctx, &a.hooks))
+	req.Method, req.URL, req.Host = cmp.Or(leg.Method, http.MethodPost), &a.url, a.url.Host
+	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), payload.Reader(), payload.Size()
 	if payload.Size() == 0 {
 		req.Body = http.NoBody // a GET with a body of no bytes is not a GET to everybody
 	}
-	return req.WithContext(httptrace.WithClientTrace(a.ctx, trace))
+	return req
 }
+
+// blank is what every request begins with.
+var blank = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 
 // header adds to the client's headers what the coordinator says itself.
 func (a *attempt) header(leg *Leg, id string) http.Header {

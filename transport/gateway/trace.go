@@ -6,13 +6,14 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// trace shows a body, as it is rendered for the log, at the level for that.
-func (a *attempt) trace(what string, body func() string) {
-	log := a.u.Log
-	if log == nil || !log.Enabled(a.ctx, wire.LevelTrace) {
-		return
-	}
-	log.Log(a.ctx, wire.LevelTrace, what, "request_id", a.id, "upstream", a.u.Name, "body", body())
+// tracing reports whether bodies are shown.
+func (a *attempt) tracing() bool {
+	return a.u.Log != nil && a.u.Log.Enabled(a.ctx, wire.LevelTrace)
+}
+
+// trace shows a body, as it is rendered for the log.
+func (a *attempt) trace(what, body string) {
+	a.u.Log.Log(a.ctx, wire.LevelTrace, what, "request_id", a.id, "upstream", a.u.Name, "body", body)
 }
 
 // readError reads the body of an answer that is an error, as far as that may be
@@ -21,5 +22,7 @@ func (a *attempt) trace(what string, body func() string) {
 func (a *attempt) readError() {
 	body, _ := io.ReadAll(io.LimitReader(a.resp.Body, maxErrorAnswer))
 	a.u.explainMissing(a.path, a.resp.StatusCode, body)
-	a.trace("error answer", func() string { return wire.Redact(body) })
+	if a.tracing() {
+		a.trace("error answer", wire.Redact(body))
+	}
 }

@@ -215,7 +215,9 @@ func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 		}
 		return nil, fail
 	}
-	a.trace("answer", func() string { return wire.Redact(body) })
+	if a.tracing() {
+		a.trace("answer", wire.Redact(body))
+	}
 	if leg.Check != nil {
 		if err := leg.Check(body); err != nil {
 			leg.Memory.Refund(int64(cap(body)))
