@@ -15,6 +15,7 @@ STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 NO_RACE     := -run 'Allocations|EveryLegIsTheClientsBody' ./actors/... ./cmd/assembly/... ./transport/media/... ./transport/kwargs/... ./transport/wire/...
 FUZZ_TIME   ?= 60s
 CHAOS_TIME  ?= 10m
+OVERHEAD    ?=
 
 .PHONY: help
 help: ## list the targets
@@ -73,6 +74,12 @@ chaos: ## clients of all kinds under waves of every fault there is, for CHAOS_TI
 .PHONY: bench
 bench: ## benchmarks beside the code
 	go test -run '^$$' -bench . -benchmem ./actors/... ./transport/...
+
+.PHONY: overhead
+overhead: build ## what a coordinator costs beside a floor, as in docs/performance.md: 3 minutes (OVERHEAD=-quick: one)
+	go build -trimpath -o bin/floor ./loadtest/floor
+	go build -trimpath -o bin/loadtest ./loadtest/run
+	bin/loadtest overhead -coordinator bin/coordinator -floor bin/floor $(OVERHEAD)
 
 .PHONY: clean
 clean: ## remove what was built
