@@ -100,7 +100,7 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 		transport: &http.Transport{
 			Protocols:           protocols(secure, s.H2C),
 			HTTP2:               http2Config(),
-			DialContext:         s.Dial,
+			DialContext:         dialPiecewise(s.Dial),
 			DisableCompression:  true,
 			MaxIdleConnsPerHost: s.MaxIdle,
 			WriteBufferSize:     writeBuffer,

@@ -302,4 +302,15 @@ func (r *payloadReader) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
+// Rest returns what has not been read, and counts it as read. The slices are
+// the payload's, and not to be changed; the slice of them is the caller's.
+func (r *payloadReader) Rest() [][]byte {
+	rest := append([][]byte(nil), r.pieces...)
+	if len(rest) > 0 {
+		rest[0] = rest[0][r.off:]
+	}
+	r.pieces, r.off = nil, 0
+	return rest
+}
+
 func (r *payloadReader) Close() error { return nil }

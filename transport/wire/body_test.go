@@ -377,3 +377,29 @@ func TestPayloadIsReadByManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestRestIsWhatHasNotBeenRead, wherever reading stopped, and nothing is read
+// after it.
+func TestRestIsWhatHasNotBeenRead(t *testing.T) {
+	var p Payload
+	for i := range 5 {
+		p.add(bytes.Repeat([]byte{byte('a' + i)}, 10_000*i+1))
+	}
+	want := p.Bytes()
+	for _, n := range []int{0, 1, 2, 10_001, 10_002, 50_000, len(want)} {
+		r := p.Reader()
+		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		rest := r.(interface{ Rest() [][]byte }).Rest()
+		if got := bytes.Join(rest, nil); !bytes.Equal(got, want[n:]) {
+			t.Errorf("behind %d bytes: %d bytes, want %d", n, len(got), len(want)-n)
+		}
+		if k, err := r.Read(make([]byte, 1)); k != 0 || err != io.EOF {
+			t.Errorf("%d bytes are read twice, %v", k, err)
+		}
+	}
+	if !bytes.Equal(p.Bytes(), want) {
+		t.Error("the payload has changed")
+	}
+}
