@@ -133,7 +133,18 @@ func NewBuffer(a *Account, promised int64) (*Buffer, error) {
 // NewScratch is NewBuffer for bytes that are not kept: they are to be given to
 // Recycle.
 func NewScratch(a *Account, promised int64) (*Buffer, error) {
-	return newBuffer(&Buffer{account: a, most: promised, scratch: true}, promised)
+	b := &Buffer{account: a, most: promised, scratch: true}
+	// A large promise is believed where it costs no new memory.
+	if class := classOf(promised + 1); promised >= ahead && class >= 0 {
+		if used := usedScratch(class); used != nil {
+			if a.Charge(int64(cap(used))) == nil {
+				b.buf = used
+				return b, nil
+			}
+			Recycle(used)
+		}
+	}
+	return newBuffer(b, promised)
 }
 
 func newBuffer(b *Buffer, promised int64) (*Buffer, error) {

@@ -228,3 +228,28 @@ func TestScratchBuffers(t *testing.T) {
 		}
 	}
 }
+
+// TestUsedScratchIsChargedLikeNew: where there is one, a large promise takes it at
+// once, unless there is no room for it.
+func TestUsedScratchIsChargedLikeNew(t *testing.T) {
+	const promised = 5 << 20
+	for _, limit := range []int64{64 << 20, 2 << 20} {
+		for range 20 {
+			Recycle(make([]byte, 0, sizeOf(classOf(promised+1))))
+			b := New(limit)
+			a := b.Open()
+			buf, err := NewScratch(a, promised)
+			if err != nil {
+				t.Fatal(err)
+			}
+			room, err := buf.Free()
+			if err != nil || len(room) == 0 || len(buf.Bytes()) != 0 {
+				t.Fatalf("%d bytes of room, %v", len(room), err)
+			}
+			if used, held := b.Used(), int64(cap(buf.Bytes())); used != held || limit < held {
+				t.Errorf("%d bytes are charged for %d", used, held)
+			}
+			a.Close()
+		}
+	}
+}

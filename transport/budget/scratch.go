@@ -43,10 +43,18 @@ func takeScratch(n int64) []byte {
 	if class < 0 {
 		return make([]byte, 0, n)
 	}
+	if b := usedScratch(class); b != nil {
+		return b
+	}
+	return make([]byte, 0, sizeOf(class))
+}
+
+// usedScratch returns a buffer of a size that has been used before, or nil.
+func usedScratch(class int) []byte {
 	if b, ok := scratch[class].Get().(*[]byte); ok {
 		return (*b)[:0]
 	}
-	return make([]byte, 0, sizeOf(class))
+	return nil
 }
 
 // Recycle gives a buffer of [NewScratch] to others. Nobody may use it any more,
