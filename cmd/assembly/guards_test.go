@@ -270,19 +270,17 @@ func TestAllocationsOfHeldStreams(t *testing.T) {
 	g := newGuarded(t, 0, false)
 	g.backend.hold = make(chan struct{})
 	body := fmt.Sprintf(guardText, true, strings.Repeat("word ", 200))
+	// One after the other: else the connections of their other legs would count,
+	// of which there are as many as are at work at a time.
 	open := func(n int) {
-		var all sync.WaitGroup
 		for range n {
 			c := g.client(body)
-			all.Go(func() {
-				if _, err := c.Write(c.request); err != nil {
-					t.Error(err)
-				}
-				for !bytes.Contains(firstOf(c.in), []byte("word")) {
-				}
-			})
+			if _, err := c.Write(c.request); err != nil {
+				t.Fatal(err)
+			}
+			for !bytes.Contains(firstOf(c.in), []byte("word")) {
+			}
 		}
-		all.Wait()
 	}
 	measure := func() (goroutines int, alive uint64) {
 		runtime.GC()
@@ -325,5 +323,5 @@ const (
 	// maxGoroutines are five of ours (the handler, its connection's reader, the
 	// worker, and two of net/http for the upstream's connection) and the backend's.
 	maxGoroutines  = 6.5
-	maxStreamBytes = 58_000
+	maxStreamBytes = 72_000 // pools of buffers make it differ by a tenth
 )
