@@ -172,10 +172,15 @@ func (u *Upstream) begin(ctx context.Context, leg *Leg, permit *Permit) *attempt
 // broke counts one more failure: the attempt broke after it had been judged.
 func (a *attempt) broke() { a.permit.broke() }
 
+// discardPatience is how long an answer that nobody wants is read.
+const discardPatience = time.Second
+
 // discard reads what little an answer that nobody wants may have, so that its
-// connection can be used again.
+// connection can be used again. What does not come is not waited for until the
+// leg's time-out: another attempt, or another phase, is waiting.
 func (a *attempt) discard() {
 	if a.resp != nil {
+		a.timer.Reset(discardPatience)
 		io.CopyN(io.Discard, a.resp.Body, maxErrorAnswer)
 	}
 }

@@ -302,3 +302,25 @@ func TestAnswersOfLegsThatAreStreamed(t *testing.T) {
 		}
 	})
 }
+
+// TestStalledRefusalDoesNotHoldUpTheNextAttempt: its body is not waited for.
+func TestStalledRefusalDoesNotHoldUpTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ids := script(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Llm-D-Request-Dropped-Reason", "full")
+			w.Header().Set("Content-Length", "100")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		r := dial(t, l, retrying(2))
+		leg := leg("{}")
+		leg.Resend = ResendUnreached
+		began := time.Now()
+		answer, sent, err := r.Open(t.Context(), leg)
+		if err != nil || answer.Status != http.StatusOK || sent.Attempts != 2 || time.Since(began) > discardPatience || len(ids()) != 2 {
+			t.Fatalf("%+v, %v after %v", sent, err, time.Since(began))
+		}
+		answer.Close()
+	})
+}
