@@ -59,29 +59,29 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 	if !IsObject(text) {
 		return f, errors.New("features is not an object")
 	}
-	EachMember(text, func(name, value []byte) bool {
+	text = trim(text)
+	hashes, placeholders, kwargs := list{}, list{}, list{}
+	intoObject(text, 0, func(name []byte, at int) (end int) {
 		switch {
 		case NameIs(name, "mm_hashes"):
-			f.Hashes = value
+			f.Hashes, hashes, end = imageList(text, at)
 		case NameIs(name, "mm_placeholders"):
-			f.Placeholders = value
+			f.Placeholders, placeholders, end = imageList(text, at)
 		case NameIs(name, "kwargs_data"):
-			f.Kwargs = value
+			f.Kwargs, kwargs, end = imageList(text, at)
+		default:
+			end = skipValue(text, at)
 		}
-		return true
+		return end
 	})
 	for _, m := range []*[]byte{&f.Hashes, &f.Placeholders, &f.Kwargs} {
 		if IsNull(*m) {
 			*m = nil
-		}
-	}
-	for _, m := range [][]byte{f.Hashes, f.Placeholders, f.Kwargs} {
-		if m != nil && !IsObject(m) {
+		} else if !IsObject(*m) {
 			return f, errors.New("mm_hashes, mm_placeholders and kwargs_data must be objects")
 		}
 	}
-	const image = "image"
-	f.Images, err = modality(Lookup(f.Hashes, image), Lookup(f.Placeholders, image), Lookup(f.Kwargs, image), count)
+	f.Images, err = modality(hashes, placeholders, kwargs, count)
 	switch {
 	case err != nil:
 		return f, err
@@ -93,14 +93,41 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 	return f, nil
 }
 
+// imageList reads the map by modality that begins at a place: the whole, the list of
+// the images in it, and the place behind it.
+func imageList(text []byte, at int) (all []byte, list list, end int) {
+	if text[at] != '{' {
+		end = skipValue(text, at)
+		return text[at:end], list, end
+	}
+	end = intoObject(text, at, func(name []byte, at int) (end int) {
+		if !NameIs(name, "image") {
+			return skipValue(text, at)
+		}
+		if text[at] == '[' {
+			list.bad = false
+			list.all, end = eachOf(text, at)
+			return end
+		}
+		end = skipValue(text, at)
+		list = listOf(text[at:end])
+		return end
+	})
+	return text[at:end], list, end
+}
+
+// list is what a map by modality has for one: nothing if that is absent or null.
+type list struct {
+	all [][]byte
+	bad bool // it is no array
+}
+
 // modality reads the spans of one modality from its lists. Errors do not quote
 // its name: it is what somebody else wrote.
-func modality(hashList, placeholderList, kwargsList []byte, count int) (spans []Span, err error) {
-	hashes, ok := listOf(hashList)
-	placeholders, ok2 := listOf(placeholderList)
-	kwargs, ok3 := listOf(kwargsList)
+func modality(hashList, placeholderList, kwargsList list, count int) (spans []Span, err error) {
+	hashes, placeholders, kwargs, ok := hashList.all, placeholderList.all, kwargsList.all, false
 	switch {
-	case !ok || !ok2 || !ok3:
+	case hashList.bad || placeholderList.bad || kwargsList.bad:
 		return nil, errors.New("the features of a modality are not arrays")
 	case len(hashes) != len(placeholders):
 		return nil, fmt.Errorf("a modality has %d mm_hashes and %d mm_placeholders", len(hashes), len(placeholders))
@@ -128,14 +155,16 @@ func modality(hashList, placeholderList, kwargsList []byte, count int) (spans []
 	return spans, nil
 }
 
-// listOf returns the elements of an array; an absent one is an empty one.
-func listOf(array []byte) (all [][]byte, ok bool) {
-	if IsNull(array) {
-		return nil, true
+// listOf reads a list.
+func listOf(array []byte) list {
+	switch array = trim(array); {
+	case IsNull(array):
+		return list{}
+	case array[0] != '[':
+		return list{bad: true}
 	}
-	all = [][]byte{}
-	ok = EachElement(array, func(v []byte) bool { all = append(all, v); return true })
-	return all, ok
+	all, _ := eachOf(array, 0)
+	return list{all: all}
 }
 
 // span reads a placeholder. Unknown members are not its concern.
@@ -160,10 +189,10 @@ func (f *Features) checkAll(count int) (err error) {
 	}
 	hashes, placeholders, kwargs := byName(f.Hashes), byName(f.Placeholders), byName(f.Kwargs)
 	same := len(placeholders) == len(hashes) && (f.Kwargs == nil || len(kwargs) == len(hashes))
-	for name, list := range hashes {
+	for name, of := range hashes {
 		same = same && placeholders[name] != nil && (f.Kwargs == nil || kwargs[name] != nil)
 		if same && err == nil {
-			_, err = modality(list, placeholders[name], kwargs[name], count)
+			_, err = modality(listOf(of), listOf(placeholders[name]), listOf(kwargs[name]), count)
 		}
 	}
 	if !same {

@@ -80,7 +80,7 @@ func (f *Features) tensorMap() Text {
 		if len(t) > 1 {
 			t = append(t, comma)
 		}
-		items, _ := listOf(kwargs[string(key)])
+		items := listOf(kwargs[string(key)]).all
 		t = append(t, name[:cap(name)-cap(list)], []byte("[")) // up to the value
 		i := 0
 		EachElement(list, func([]byte) bool {

@@ -251,23 +251,25 @@ func (s *scanner) number() error {
 	return nil
 }
 
+// stringBlock is how much of a string is looked at at a time: it is read three
+// times, and from memory only once.
+const stringBlock = 8 << 10
+
 // string moves over a string. The pieces between its escapes are found with
-// bytes.IndexByte and checked in bulk. The quote that may end the string is
-// looked for again only once it is passed, so that a string of nothing but
-// escapes takes no more than linear time.
+// bytes.IndexByte and checked in bulk. What ends a piece is looked for again only
+// once it is passed, so that a string of nothing but escapes takes no more than
+// linear time.
 func (s *scanner) string() error {
 	s.pos++
-	quote := -1
+	end, quoted := -1, false // where the piece ends at the latest, and whether a quote is there
 	for {
-		if quote < s.pos {
-			n := bytes.IndexByte(s.data[s.pos:], '"')
-			if n < 0 {
+		if s.pos > end || s.pos == end && !quoted {
+			if end, quoted = s.piece(); end < 0 {
 				s.pos = len(s.data)
 				return s.fail(errShort)
 			}
-			quote = s.pos + n
 		}
-		piece := s.data[s.pos:quote]
+		piece := s.data[s.pos:end]
 		esc := bytes.IndexByte(piece, '\\')
 		if esc >= 0 {
 			piece = piece[:esc]
@@ -276,14 +278,35 @@ func (s *scanner) string() error {
 			return &SyntaxError{Offset: s.pos + i, Reason: "control character or invalid UTF-8 in a string"}
 		}
 		s.pos += len(piece)
-		if esc < 0 {
+		switch {
+		case esc >= 0:
+			if err := s.escape(); err != nil {
+				return err
+			}
+		case quoted:
 			s.pos++
 			return nil
 		}
-		if err := s.escape(); err != nil {
-			return err
-		}
 	}
+}
+
+// piece returns where the next piece of a string ends: at a quote, or where no
+// character is cut in two, or less than 0 if there is no quote any more.
+func (s *scanner) piece() (end int, quoted bool) {
+	if s.pos >= len(s.data) {
+		return -1, false
+	}
+	next := min(s.pos+stringBlock, len(s.data))
+	if n := bytes.IndexByte(s.data[s.pos:next], '"'); n >= 0 {
+		return s.pos + n, true
+	}
+	if next == len(s.data) {
+		return -1, false
+	}
+	for end = next; end > next-utf8.UTFMax && !utf8.RuneStart(s.data[end]); {
+		end--
+	}
+	return end, false
 }
 
 // escape moves over one escape sequence.

@@ -201,3 +201,21 @@ func checkOffset(t *testing.T, text []byte, fault error) {
 		t.Fatalf("the fault is said to be %v, but there is one before it: %v", syntax, before)
 	}
 }
+
+// TestStringsAcrossBlocks: what stands where one block of a long string ends is
+// judged as it is anywhere.
+func TestStringsAcrossBlocks(t *testing.T) {
+	for _, what := range []string{"é", "€", "😀", `\"`, `\\`, `\u00e9`, `\n`, "\x01", "\xff", "\xe2\x82", "\x82\x82", `\u00g0`, `\x`, "\xf0\x9f\x98"} {
+		for before := stringBlock - 8; before <= stringBlock+2; before++ {
+			for _, after := range []string{"", "z", strings.Repeat("z", 2*stringBlock)} {
+				text := `"` + strings.Repeat("a", before) + what + after
+				for _, text := range []string{text + `"`, text, text + `\"`} {
+					want := json.Valid([]byte(text)) && utf8.ValidString(text)
+					if err := Valid([]byte(text)); (err == nil) != want {
+						t.Errorf("%q behind %d bytes, %d behind it: %v, want valid %v", what, before, len(after), err, want)
+					}
+				}
+			}
+		}
+	}
+}

@@ -50,6 +50,43 @@ func EachElement(text []byte, f func(value []byte) bool) bool {
 	return true
 }
 
+// intoObject walks the object that begins at a place, and returns the place
+// behind it. f is told where the value of each member begins, and returns the
+// place behind that: so a value that is large is walked through once, whatever is
+// wanted of it.
+func intoObject(text []byte, at int, f func(name []byte, at int) int) int {
+	at = skipSpace(text, at+1)
+	for at < len(text) && text[at] == '"' {
+		end := skipString(text, at)
+		name := text[at:end]
+		at = skipSpace(text, skipSpace(text, end)+1) // the colon is in between
+		at = skipSpace(text, f(name, at))
+		if at < len(text) && text[at] == ',' {
+			at = skipSpace(text, at+1)
+		}
+	}
+	return min(at+1, len(text))
+}
+
+// eachOf returns the elements of the array that begins at a place, and the
+// place behind it.
+func eachOf(text []byte, at int) (all [][]byte, end int) {
+	all = [][]byte{}
+	at = skipSpace(text, at+1)
+	for at < len(text) && text[at] != ']' {
+		end := skipValue(text, at)
+		if end == at {
+			return all, at
+		}
+		all = append(all, text[at:end])
+		at = skipSpace(text, end)
+		if at < len(text) && text[at] == ',' {
+			at = skipSpace(text, at+1)
+		}
+	}
+	return all, min(at+1, len(text))
+}
+
 // skipSpace returns the place of the first byte from at on that is no white
 // space.
 func skipSpace(text []byte, at int) int {
