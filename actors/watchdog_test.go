@@ -93,6 +93,7 @@ func TestTheWatchdogLeavesARequestThatMakesProgress(t *testing.T) {
 					if err := r.Out.Send(ctx, it); err != nil {
 						return nil, err
 					}
+					(<-r.Out.Items()).Free()
 					it = phases.Item{Chunk: phases.NewChunk()}
 				}
 				return nil, nil

@@ -10,11 +10,13 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// worker runs one task at a time and blocks while it does. It has no state: its
-// place outlives it, and whoever supervision puts there after a panic goes on.
+// worker runs one task at a time and blocks while it does, unless the task goes
+// on without it. It has no state: its place outlives it, and whoever supervision
+// puts there after a panic goes on.
 type worker struct {
 	pools   *pools
 	log     *slog.Logger
@@ -50,6 +52,10 @@ func (w *worker) run(j *job) {
 		result, err = j.run(j.ctx)
 	}
 	returned = true
+	if later, ok := result.(phases.Later); ok && err == nil {
+		later(func(result phases.Result, err error) { w.end(j, result, err) })
+		return
+	}
 	w.end(j, result, err)
 }
 

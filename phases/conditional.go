@@ -71,7 +71,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
-		Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (Result, error) {
+		Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (result Result, err error) {
 			answer, _, err := p.decode.Open(ctx, leg)
 			if err != nil {
 				if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				}
 				return failed, nil
 			}
-			defer answer.Close()
+			defer closeNow(answer, &result)
 			switch {
 			case answer.Status == http.StatusPreconditionFailed:
 				answer.Discard()
@@ -88,7 +88,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				answer.Discard()
 				return failed, nil
 			case answer.Status >= 300:
-				return rejected, relay(ctx, answer, nil, out)
+				return relay(ctx, answer, nil, out, rejected)
 			}
 			held, err := p.holdBack(answer, proto)
 			if err != nil {
@@ -97,7 +97,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				}
 				return failed, nil
 			}
-			return served, relay(ctx, answer, held, out)
+			return relay(ctx, answer, held, out, served)
 		}}},
 	}, nil
 }

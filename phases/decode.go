@@ -131,7 +131,7 @@ func (a *again) Error() string { return "run again from " + a.from + ": " + a.ca
 func (a *again) Unwrap() error { return a.cause }
 
 // run sends the leg and relays its answer.
-func (d *decoding) run(ctx context.Context) (Result, error) {
+func (d *decoding) run(ctx context.Context) (result Result, err error) {
 	if d.once {
 		d.metrics.handoffSeconds.Observe(time.Since(d.handedOff).Seconds())
 	}
@@ -140,20 +140,19 @@ func (d *decoding) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return nil, d.failed(ctx, sent, err)
 	}
-	defer answer.Close()
+	defer closeNow(answer, &result)
+	var held []byte
 	if reason := worthRerun(answer.Status); reason != "" {
 		if d.mayRerun(ctx, reason, answer.Header.Get(wire.HeaderRetryAfter)) {
 			answer.Discard()
 			return nil, d.again(d.from(reason), reason, sent, statusFault(answer.Status))
 		}
 	} else if d.hold {
-		held, err := holdBack(answer, d.proto)
-		if err != nil {
+		if held, err = holdBack(answer, d.proto); err != nil {
 			return nil, d.failedInside(ctx, sent, err)
 		}
-		return Decoded{Status: answer.Status, Attempts: sent.Attempts}, relay(ctx, answer, held, d.out)
 	}
-	return Decoded{Status: answer.Status, Attempts: sent.Attempts}, relay(ctx, answer, nil, d.out)
+	return relay(ctx, answer, held, d.out, Decoded{Status: answer.Status, Attempts: sent.Attempts})
 }
 
 // worthRerun returns the reason to run again after an answer that is a failure,

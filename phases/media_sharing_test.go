@@ -74,7 +74,7 @@ func await(ctx context.Context, task Task) <-chan came {
 // wantImages fails the test unless a request has these images.
 func (s *sharing) wantImages(r *Request, names ...string) {
 	s.t.Helper()
-	leg := string(r.Protocol.RenderLeg(r.source()).Bytes())
+	leg := string(r.Protocol.RenderLeg(r.source()).Append(nil))
 	for _, name := range names {
 		if uri := cluster.DataURI(name, 0); !strings.Contains(leg, uri) {
 			s.t.Errorf("%s is not in %.200s", name, leg)

@@ -56,7 +56,7 @@ func TestOneDownloadForEachDistinctURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.NewReplacer("http://a.test/1.png", "data:image/png;base64,MQ==", "http://a.test/2.png", "data:image/png;base64,Mg==").Replace(twoImages)
-	if got := string(r.Protocol.RenderLeg(r.source()).Bytes()); got != want {
+	if got := string(r.Protocol.RenderLeg(r.source()).Append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if text := b.request(wire.Chat, chat); r.Fetched.Media == nil || text.Prompt.Media.Len() != 0 {

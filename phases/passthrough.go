@@ -31,13 +31,13 @@ func (p *passthrough) Plan(r *Request) (Plan, error) {
 	if in.ContentType == "" {
 		leg.ContentType = gateway.NoContentType
 	}
-	return Plan{Tasks: []Task{{Pool: PoolPassthrough, Run: func(ctx context.Context) (Result, error) {
+	return Plan{Tasks: []Task{{Pool: PoolPassthrough, Run: func(ctx context.Context) (result Result, err error) {
 		answer, _, err := p.decode.Open(ctx, leg)
 		if err != nil {
 			return nil, err
 		}
-		defer answer.Close()
-		return nil, relay(ctx, answer, nil, out)
+		defer closeNow(answer, &result)
+		return relay(ctx, answer, nil, out, nil)
 	}}}}, nil
 }
 

@@ -85,6 +85,13 @@ type Task struct {
 // Result is what a task found out, for the Join of its own phase.
 type Result any
 
+// Later is the Result of a task that goes on without its worker: elsewhere, or as
+// something that is only waited for. It is called once, by the worker, and may
+// block like the task itself. It arranges that done is called exactly once, from
+// any goroutine that holds no lock; the task ends then, and the worker's place is
+// taken until then.
+type Later func(done func(Result, error))
+
 // Verdict says how the pipeline goes on.
 type Verdict struct {
 	// Done ends the pipeline here: the client has its answer.

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -42,71 +43,83 @@ func holdBack(answer *gateway.Answer, proto *wire.Protocol) ([]byte, error) {
 	}
 }
 
-// relay streams an answer to the way out, after what was read of it already.
-func relay(ctx context.Context, answer *gateway.Answer, held []byte, out *Response) error {
-	events := wire.IsEventStream(answer.Header)
-	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
-	var failures *failureWatch
-	if events {
-		failures = &failureWatch{answer: answer}
-	}
-	if events && len(held) == 0 { // its first event may be a while, and the client sees that it has been taken
-		if err := out.Send(ctx, it); err != nil {
-			return err
-		}
-		it = Item{}
-	}
-	for len(held) > 0 {
-		it.Chunk = NewChunk()
-		held = held[it.Chunk.Set(held):]
-		failures.look(it.Chunk)
-		if err := out.Send(ctx, it); err != nil {
-			return err
-		}
-		it = Item{}
-	}
-	c := NewChunk()
-	for {
-		err := c.Fill(answer.Read)
-		if err != nil && err != io.EOF && it.Head != nil {
-			c.Free()
-			return err // nothing of it has been passed on
-		}
-		next := c.next() // before the chunk is somebody else's
-		if c.n > 0 {
-			it.Chunk = c
-			failures.look(c)
-		} else {
-			c.Free()
-		}
-		if it != (Item{}) {
-			if err := out.Send(ctx, it); err != nil {
-				next.Free()
-				return err
-			}
-		}
-		c, it = next, Item{}
-		if err != nil {
-			c.Free()
-			if err == io.EOF {
-				return nil
-			}
-			return err
-		}
+// closeNow closes an answer at the end of its task, unless that ends later.
+func closeNow(answer *gateway.Answer, result *Result) {
+	if _, later := (*result).(Later); !later {
+		answer.Close()
 	}
 }
 
+// relay sends an answer out, after what was read of it already. It returns the
+// result of its task, or one that comes later, which closes the answer. A stream
+// of events goes out with its head first: its first event may be a while, and the
+// client sees that it has been taken. Of any other nothing goes out before there
+// is some of it: an answer that breaks before that is made good for by an error.
+func relay(ctx context.Context, answer *gateway.Answer, held []byte, out *Response, result Result) (Result, error) {
+	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
+	rest := &Rest{out: out, answer: answer, read: answer.Read, result: result}
+	if wire.IsEventStream(answer.Header) {
+		failures := &failureWatch{answer: answer}
+		failures.look(held)
+		rest.read = failures.read
+		it, err := sendHeld(ctx, it, held, out)
+		if err != nil {
+			return nil, err
+		}
+		return rest.handOver(ctx, it), nil
+	}
+	it.Chunk = NewChunk()
+	switch err := it.Chunk.Fill(answer.Read); {
+	case err == nil:
+		return rest.handOver(ctx, it), nil
+	case err != io.EOF && it.Chunk.n == 0:
+		it.Free() // nothing of it has been passed on
+		return nil, err
+	default:
+		return result, cmp.Or(out.Send(ctx, it), whole(err))
+	}
+}
+
+// sendHeld sends the head of an answer and what was held of it, but for the last
+// item, which it returns.
+func sendHeld(ctx context.Context, it Item, held []byte, out *Response) (Item, error) {
+	for len(held) > 0 {
+		it.Chunk = NewChunk()
+		if held = held[it.Chunk.Set(held):]; len(held) > 0 {
+			if err := out.Send(ctx, it); err != nil {
+				return it, err
+			}
+			it = Item{}
+		}
+	}
+	return it, nil
+}
+
+// whole is the error of an answer that has been read until it ended.
+func whole(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
 // failureWatch looks for events by which a worker says in the middle of a stream
-// that it failed. They go to the client as they are, and are one failure. A nil
-// one looks at nothing.
+// that it failed. They go to the client as they are, and are one failure.
 type failureWatch struct {
 	answer *gateway.Answer
 	events wire.ErrorEvents
 	found  bool
 }
 
-func (w *failureWatch) look(c *Chunk) {
-	if w != nil && !w.found && w.events.Found(c.Bytes()) {
+// read reads the answer and looks at what comes.
+func (w *failureWatch) read(p []byte) (int, error) {
+	n, err := w.answer.Read(p)
+	w.look(p[:n])
+	return n, err
+}
+
+func (w *failureWatch) look(text []byte) {
+	if !w.found && w.events.Found(text) {
 		w.found = true
 		w.answer.Failed("error_event")
 	}

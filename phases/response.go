@@ -12,7 +12,8 @@ import (
 
 // Response is the way out of one request: a bounded stream of a head, then
 // chunks, then the end. Decode's task writes it, the server reads it, and the
-// supervisor finishes it when the last writer is gone.
+// supervisor finishes it when the last writer is gone. What is still to come of
+// an answer can be handed over as its [Rest].
 type Response struct {
 	items chan Item
 	done  chan struct{}
@@ -32,19 +33,27 @@ const (
 // ErrExpired refuses the head of an answer that comes too late.
 var ErrExpired = wire.Faultf(wire.UpstreamTimeout, "the request took too long to be answered")
 
-// depth is how many chunks may wait for a client that reads slowly. A full
-// channel stops the reading from upstream, which slows the worker.
-const depth = 16
+// depth is how many items may wait for a client that reads slowly.
+const depth = 4
 
 // NewResponse makes an empty response.
 func NewResponse() *Response {
 	return &Response{items: make(chan Item, depth), done: make(chan struct{})}
 }
 
-// Item is a head, a chunk, or a head and the first chunk.
+// Item is what goes out next: a head, a chunk, the rest of the answer, or
+// several of them, in this order.
 type Item struct {
 	Head  *Head
 	Chunk *Chunk
+	Rest  *Rest
+}
+
+// Free gives up an item that does not go out.
+func (it Item) Free() {
+	if it.Chunk != nil {
+		it.Chunk.Free()
+	}
 }
 
 // Head is the beginning of an answer.
@@ -76,14 +85,6 @@ func NewChunk() *Chunk { return smallChunks.Get().(*Chunk) }
 
 // newLargeChunk returns one for what comes fast.
 func newLargeChunk() *Chunk { return largeChunks.Get().(*Chunk) }
-
-// next returns the chunk to read into after this one.
-func (c *Chunk) next() *Chunk {
-	if c.n >= smallChunk {
-		return newLargeChunk()
-	}
-	return NewChunk()
-}
 
 // Bytes returns what the chunk holds, until it is freed.
 func (c *Chunk) Bytes() []byte { return c.buf[:c.n] }
@@ -117,6 +118,8 @@ func (o *Response) Expire() bool {
 	return o.state.CompareAndSwap(waiting, expired) || o.state.Load() == expired
 }
 
+func (o *Response) sent(now time.Time) { o.active.Store(now.UnixNano()) }
+
 // Active returns when something was sent last; zero if nothing was.
 func (o *Response) Active() time.Time {
 	if at := o.active.Load(); at != 0 {
@@ -134,12 +137,10 @@ func (o *Response) Send(ctx context.Context, it Item) error {
 	}
 	select {
 	case o.items <- it:
-		o.active.Store(time.Now().UnixNano())
+		o.sent(time.Now())
 		return nil
 	case <-ctx.Done():
-		if it.Chunk != nil {
-			it.Chunk.Free()
-		}
+		it.Free()
 		return context.Cause(ctx)
 	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -23,18 +24,14 @@ type Answer struct {
 // slowly is not the worker's fault.
 func (a *Answer) Read(p []byte) (int, error) {
 	t := a.attempt
-	idle := t.u.IdleTimeout
-	if a.begun && idle > 0 {
-		t.timer.Reset(idle)
+	if a.begun && t.u.IdleTimeout > 0 {
+		t.since.Store(time.Now().UnixNano())
 	}
 	n, err := t.resp.Body.Read(p)
-	if n > 0 {
-		if !a.begun {
-			t.u.explainMissing(t.path, a.Status, p[:n])
-		}
-		t.timer.Stop()
-		a.begun = true
+	if n > 0 && !a.begun {
+		a.begin(p[:n])
 	}
+	t.since.Store(0)
 	if err == nil || err == io.EOF {
 		return n, err
 	}
@@ -48,6 +45,18 @@ func (a *Answer) Read(p []byte) (int, error) {
 	}
 	a.Failed(cause)
 	return n, fault
+}
+
+// begin notes the first bytes of the answer: from now on its pauses are bounded.
+func (a *Answer) begin(first []byte) {
+	a.begun = true
+	t := a.attempt
+	t.u.explainMissing(t.path, a.Status, first)
+	t.timer.Stop()
+	if idle := t.u.IdleTimeout; idle > 0 {
+		t.idle.Store(int64(idle))
+		t.timer.Reset(idle)
+	}
 }
 
 // Succeed judges an answer that was held.

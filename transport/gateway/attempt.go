@@ -44,8 +44,14 @@ type attempt struct {
 	resp   *http.Response
 	url    url.URL
 	hooks  httptrace.ClientTrace
+	flat   flatBody
 
 	connected, reused, answered atomic.Bool
+
+	// idle bounds the pauses of a streamed answer, since when one lasts: Unix
+	// nanoseconds, or 0 while nothing is waited for.
+	idle  atomic.Int64
+	since atomic.Int64
 }
 
 // send makes attempts until one succeeds or another is not worth making. use is
@@ -164,9 +170,26 @@ func judge(p *Permit, resp *http.Response) {
 func (u *Upstream) begin(ctx context.Context, leg *Leg, permit *Permit) *attempt {
 	a := &attempt{u: u, permit: permit, parent: ctx, began: time.Now()}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	a.timer = time.AfterFunc(cmp.Or(leg.Timeout, u.Timeout), func() { a.cancel(errTimeout) })
+	a.timer = time.AfterFunc(cmp.Or(leg.Timeout, u.Timeout), a.ring)
 	u.requests.Inc()
 	return a
+}
+
+// ring ends the attempt because it took too long: to its answer, or for a pause
+// in it. Between two pieces of an answer the timer is left running, and looks here
+// how long the pause really is.
+func (a *attempt) ring() {
+	left := time.Duration(0)
+	if idle := time.Duration(a.idle.Load()); idle > 0 {
+		if left = idle; a.since.Load() > 0 {
+			left -= time.Since(time.Unix(0, a.since.Load()))
+		}
+	}
+	if left > 0 {
+		a.timer.Reset(left)
+		return
+	}
+	a.cancel(errTimeout)
 }
 
 // broke counts one more failure: the attempt broke after it had been judged.
@@ -187,6 +210,7 @@ func (a *attempt) discard() {
 
 // end frees what the attempt holds.
 func (a *attempt) end() {
+	a.idle.Store(0) // if the timer rings just now, it is for the last time
 	a.timer.Stop()
 	a.cancel(nil)
 	a.permit.GiveBack()
@@ -211,13 +235,11 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 		GetConn:              func(string) { a.connected.Store(false); a.reused.Store(false) },
 		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
 		GotFirstResponseByte: func() { a.answered.Store(true) },
+		WroteRequest:         a.flat.sent,
 	}
 	req := blank.WithContext(httptrace.WithClientTrace(a.ctx, &a.hooks))
 	req.Method, req.URL, req.Host = cmp.Or(leg.Method, http.MethodPost), &a.url, a.url.Host
-	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), payload.Reader(), payload.Size()
-	if payload.Size() == 0 {
-		req.Body = http.NoBody // a GET with a body of no bytes is not a GET to everybody
-	}
+	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), a.flat.of(payload), payload.Size()
 	return req
 }
 

@@ -79,6 +79,7 @@ type answering struct {
 	first    time.Time // when the first byte of the body went out
 	fault    *wire.Fault
 	abort    bool
+	extended time.Time // when the client was given its time to take what is written
 }
 
 // run hands the request to the engine and writes what comes back. It returns
@@ -94,7 +95,7 @@ func (a *answering) run(ctx context.Context, engine Engine) {
 	for {
 		select {
 		case it := <-out.Items():
-			if err := a.write(it, out.Items()); err != nil {
+			if err := a.write(it); err != nil {
 				cancel(wire.Faultf(wire.Canceled, "the client takes nothing any more").Because(err))
 				a.discard(out)
 				return
@@ -106,32 +107,40 @@ func (a *answering) run(ctx context.Context, engine Engine) {
 	}
 }
 
-// write writes an item and those that are there already, and flushes once.
-func (a *answering) write(it phases.Item, more <-chan phases.Item) error {
-	for {
-		a.server.extend(a.rc) // for each: with more coming all the time this loop does not end
-		if err := a.writeItem(it); err != nil {
-			return err
-		}
-		select {
-		case it = <-more:
-		default:
-			return a.rc.Flush()
-		}
-	}
-}
-
-func (a *answering) writeItem(it phases.Item) error {
+// write writes an item, flushes unless there is another, and relays the rest of
+// the answer if that is in it.
+func (a *answering) write(it phases.Item) error {
+	now := time.Now()
+	a.extend(now)
 	if it.Head != nil {
 		a.head(it.Head)
 	}
-	if it.Chunk == nil {
+	if it.Chunk != nil {
+		err := a.piece(it.Chunk.Bytes(), now)
+		it.Chunk.Free()
+		if err != nil {
+			return err
+		}
+	}
+	if len(a.req.Out.Items()) > 0 {
 		return nil
 	}
-	defer it.Chunk.Free()
-	b := it.Chunk.Bytes()
+	if err := a.rc.Flush(); err != nil || it.Rest == nil {
+		return err
+	}
+	return it.Rest.Relay(func(b []byte, at time.Time) error {
+		a.extend(at)
+		if err := a.piece(b, at); err != nil {
+			return err
+		}
+		return a.rc.Flush()
+	})
+}
+
+// piece writes a piece of the answer's body.
+func (a *answering) piece(b []byte, now time.Time) error {
 	if a.bytes == 0 {
-		a.first = time.Now()
+		a.first = now
 	}
 	n, err := a.w.Write(b)
 	a.bytes += int64(n)
@@ -139,6 +148,16 @@ func (a *answering) writeItem(it phases.Item) error {
 		a.boundary.Write(b)
 	}
 	return err
+}
+
+// extend gives a client another WriteTimeout to take what is written next, and up
+// to a sixteenth more, so that it need not be done for each piece of a fast
+// answer.
+func (a *answering) extend(now time.Time) {
+	if w := a.server.WriteTimeout; w > 0 && now.Sub(a.extended) > w/16 {
+		a.rc.SetWriteDeadline(now.Add(w + w/16))
+		a.extended = now
+	}
 }
 
 // head writes the head of decode's answer.
@@ -159,11 +178,11 @@ func (a *answering) head(head *phases.Head) {
 // end writes what is left when the request is over, and its outcome if that is
 // a failure.
 func (a *answering) end(out *phases.Response) {
-	a.server.extend(a.rc) // also for net/http, which writes the very end
+	a.extend(time.Now()) // also for net/http, which writes the very end
 	for {
 		select {
 		case it := <-out.Items():
-			if err := a.write(it, out.Items()); err != nil {
+			if err := a.write(it); err != nil {
 				a.discard(out)
 				return
 			}
@@ -188,9 +207,7 @@ func (a *answering) discard(out *phases.Response) {
 	for {
 		select {
 		case it := <-out.Items():
-			if it.Chunk != nil {
-				it.Chunk.Free()
-			}
+			it.Free()
 		case <-out.Done():
 			return
 		}

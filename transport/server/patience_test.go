@@ -80,8 +80,8 @@ func flood(ctx context.Context, out *phases.Response) error {
 	}
 }
 
-// TestClientThatTakesNothing is dropped after the write time-out, and not
-// before.
+// TestClientThatTakesNothing is dropped after the write time-out, which may be a
+// sixteenth longer, and not before.
 func TestClientThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan error, 1)
@@ -95,7 +95,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 		if _, err := c.Write([]byte(request("POST", completionsPath, len(hello), hello))); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-stopped; err == nil || time.Since(began) != 20*time.Second {
+		if err := <-stopped; err == nil || time.Since(began) < 20*time.Second || time.Since(began) > 20*time.Second*17/16 {
 			t.Errorf("stopped with %v after %v", err, time.Since(began))
 		}
 		if rec := <-r.records; rec.Status != 200 || rec.Code != "client_closed_request" {

@@ -159,13 +159,6 @@ func (s *Server) limited(next http.Handler) http.Handler {
 	})
 }
 
-// extend gives a client another WriteTimeout to take what is written next.
-func (s *Server) extend(rc *http.ResponseController) {
-	if s.WriteTimeout > 0 {
-		rc.SetWriteDeadline(time.Now().Add(s.WriteTimeout))
-	}
-}
-
 // Serve serves connections of a listener until Shutdown or Close. It returns
 // nil then, and otherwise says why it stopped.
 func (s *Server) Serve(l net.Listener) error {

@@ -259,29 +259,20 @@ func (p *Payload) add(piece []byte) {
 // Size returns the length in bytes.
 func (p Payload) Size() int64 { return p.size }
 
-// Bytes returns a copy in one piece.
-func (p Payload) Bytes() []byte {
-	out := make([]byte, 0, p.size)
+// Append appends a copy in one piece.
+func (p Payload) Append(to []byte) []byte {
+	to = slices.Grow(to, int(p.size))
 	for _, piece := range p.pieces {
-		out = append(out, piece...)
+		to = append(to, piece...)
 	}
-	return out
+	return to
 }
 
 // Redacted renders the payload for the log.
 func (p Payload) Redacted() string { return Redact(p.pieces...) }
 
-// flat is how large a body is at most that is copied into one piece. net/http
-// knows such a reader, and sends it with the headers in one write.
-const flat = 32 << 10
-
 // Reader returns a new reader from the start. Several may be read at once.
-func (p Payload) Reader() io.ReadCloser {
-	if p.size <= flat {
-		return io.NopCloser(bytes.NewReader(p.Bytes()))
-	}
-	return &payloadReader{pieces: p.pieces}
-}
+func (p Payload) Reader() io.ReadCloser { return &payloadReader{pieces: p.pieces} }
 
 type payloadReader struct {
 	pieces [][]byte

@@ -41,7 +41,7 @@ func TestUnchangedBodyLeavesAsItCame(t *testing.T) {
 		{`{"a":1 , "a":2 , "a":3 }`, `{"a":3}`},
 		{`{"a":1, "b":2, "c":3, "b":4}`, `{"a":1,"c":3, "b":4}`},
 	} {
-		if got := string(mustParse(t, tt.text).Edit().Payload().Bytes()); got != tt.want {
+		if got := string(mustParse(t, tt.text).Edit().Payload().Append(nil)); got != tt.want {
 			t.Errorf("%q leaves as %q, want %q", tt.text, got, tt.want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestLastOfRepeatedNamesWins(t *testing.T) {
 				m := fmt.Sprintf(`"filler%d":%d`, i, i)
 				text, want = text+","+m, append(want, m)
 			}
-			got := mustParse(t, text+"}").Edit().Payload().Bytes()
+			got := mustParse(t, text+"}").Edit().Payload().Append(nil)
 			if string(got) != "{"+strings.Join(want, ",")+"}" {
 				t.Errorf("with %d more members %s leaves as %.300s", filler, tt.text, got)
 			}
@@ -109,7 +109,7 @@ func TestMillionKeysAreRefused(t *testing.T) {
 
 func TestManyRepeatedKeys(t *testing.T) {
 	text := "{" + strings.Repeat(`"a":1,"\u0061":1,`, MaxMembers/2-1) + `"y":1,"z":2}`
-	if got := string(mustParse(t, text).Edit().Payload().Bytes()); got != `{"\u0061":1,"y":1,"z":2}` {
+	if got := string(mustParse(t, text).Edit().Payload().Append(nil)); got != `{"\u0061":1,"y":1,"z":2}` {
 		t.Errorf("what is left is %.100s", got)
 	}
 	var distinct strings.Builder
@@ -165,10 +165,10 @@ func TestEditKeepsPlacesAndSpelling(t *testing.T) {
 		b := mustParse(t, text)
 		e := b.Edit()
 		tt.edit(e)
-		if got := string(e.Payload().Bytes()); got != tt.want {
+		if got := string(e.Payload().Append(nil)); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
 		}
-		if got := string(b.Edit().Payload().Bytes()); got != `{"a":1 , "b" : 2.0 , "\u0063":3 , "d":{ "x" : 1 } , "e":5}` {
+		if got := string(b.Edit().Payload().Append(nil)); got != `{"a":1 , "b" : 2.0 , "\u0063":3 , "d":{ "x" : 1 } , "e":5}` {
 			t.Errorf("%s: the edit has changed the body it is of: %s", tt.name, got)
 		}
 	}
@@ -181,7 +181,7 @@ func TestEditTextIsAValueOfAnother(t *testing.T) {
 	outer.Set("a", inner.Text())
 	outer.SetRaw("b", "2")
 	p := outer.Payload()
-	if got := string(p.Bytes()); got != `{"a":{"x":1},"b":2}` || p.Size() != int64(len(got)) {
+	if got := string(p.Append(nil)); got != `{"a":{"x":1},"b":2}` || p.Size() != int64(len(got)) {
 		t.Errorf("it is %s of size %d", got, p.Size())
 	}
 }
@@ -249,7 +249,7 @@ func checkBody(t *testing.T, text []byte) (*Body, []rawMember) {
 	}
 	want = append(append([]byte("{"), want...), '}')
 	p := body.Edit().Payload()
-	if got := p.Bytes(); !bytes.Equal(got, want) || p.Size() != int64(len(got)) {
+	if got := p.Append(nil); !bytes.Equal(got, want) || p.Size() != int64(len(got)) {
 		t.Fatalf("%q leaves as %q (size %d), want %q", text, got, p.Size(), want)
 	}
 	return body, members
@@ -285,9 +285,9 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 		p := edit.Payload()
-		got, _, ok := split(p.Bytes())
+		got, _, ok := split(p.Append(nil))
 		if !ok || !slices.Equal(got, want.members()) {
-			t.Fatalf("%q after %q is %q, want the members %q", text, ops, p.Bytes(), want.members())
+			t.Fatalf("%q after %q is %q, want the members %q", text, ops, p.Append(nil), want.members())
 		}
 		for _, m := range want.members() {
 			if name, ok := Unquote([]byte(m.name)); !ok || string(edit.body.Get(name)) != m.value || !edit.Has(name) {
@@ -302,7 +302,7 @@ func FuzzBody(f *testing.F) {
 // checkReader reads a payload in several ways.
 func checkReader(t *testing.T, p Payload) {
 	t.Helper()
-	want := p.Bytes()
+	want := p.Append(nil)
 	if p.Size() != int64(len(want)) {
 		t.Fatalf("Size is %d, the payload has %d bytes", p.Size(), len(want))
 	}
@@ -345,7 +345,7 @@ func TestPayloadReadsWithSmallBuffers(t *testing.T) {
 				t.Fatalf("buffer of %d: a read in the middle filled %d", size, n)
 			}
 		}
-		if !bytes.Equal(got, p.Bytes()) {
+		if !bytes.Equal(got, p.Append(nil)) {
 			t.Errorf("buffer of %d: %q", size, got)
 		}
 		if err := r.Close(); err != nil {
@@ -359,7 +359,7 @@ func TestPayloadIsReadByManyAtOnce(t *testing.T) {
 	e := body.Edit()
 	e.SetRaw("a", "2")
 	p := e.Payload()
-	want := p.Bytes()
+	want := p.Append(nil)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -370,7 +370,7 @@ func TestPayloadIsReadByManyAtOnce(t *testing.T) {
 			other := body.Edit() // legs are built from one body at once
 			other.SetRaw("c", "4")
 			other.Delete("b")
-			if got := string(other.Payload().Bytes()); got != `{"a":1,"c":4}` {
+			if got := string(other.Payload().Append(nil)); got != `{"a":1,"c":4}` {
 				t.Errorf("another edit gives %s", got)
 			}
 		})
@@ -385,7 +385,7 @@ func TestRestIsWhatHasNotBeenRead(t *testing.T) {
 	for i := range 5 {
 		p.add(bytes.Repeat([]byte{byte('a' + i)}, 10_000*i+1))
 	}
-	want := p.Bytes()
+	want := p.Append(nil)
 	for _, n := range []int{0, 1, 2, 10_001, 10_002, 50_000, len(want)} {
 		r := p.Reader()
 		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
@@ -399,7 +399,7 @@ func TestRestIsWhatHasNotBeenRead(t *testing.T) {
 			t.Errorf("%d bytes are read twice, %v", k, err)
 		}
 	}
-	if !bytes.Equal(p.Bytes(), want) {
+	if !bytes.Equal(p.Append(nil), want) {
 		t.Error("the payload has changed")
 	}
 }

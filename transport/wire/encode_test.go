@@ -86,10 +86,10 @@ func TestLegsOfImagesAreBuiltAgainAndAtOnce(t *testing.T) {
 	legs := func() (all []string) {
 		for i := range 2 {
 			for _, f := range []Format{OpenAI, TokensIn} {
-				all = append(all, string(Chat.EncodeLeg(src, f, i).Bytes()), string(Chat.PrefillLeg(src, f, "r", Transfers{KV: Raw("{}"), EC: Raw("{}")}).Bytes()))
+				all = append(all, string(Chat.EncodeLeg(src, f, i).Append(nil)), string(Chat.PrefillLeg(src, f, "r", Transfers{KV: Raw("{}"), EC: Raw("{}")}).Append(nil)))
 			}
 		}
-		return append(all, string(Chat.DecodeLeg(src, Raw("{}")).Bytes()), string(Chat.ReleaseLeg(src, Raw("{}")).Bytes()), string(Chat.ProbeLeg(src).Bytes()))
+		return append(all, string(Chat.DecodeLeg(src, Raw("{}")).Append(nil)), string(Chat.ReleaseLeg(src, Raw("{}")).Append(nil)), string(Chat.ProbeLeg(src).Append(nil)))
 	}
 	want := strings.Join(legs(), "\n")
 	done := make(chan string, 8)
@@ -128,15 +128,15 @@ func TestUUIDsAndProcessorArguments(t *testing.T) {
 		}
 		src := Chat.Source(body, prompt, nil, tokens)
 		for _, leg := range []Payload{Chat.DecodeLeg(src, nil), Chat.DecodeLeg(src, Raw("{}")), Chat.ReleaseLeg(src, Raw("{}"))} {
-			if got := bytes.Contains(leg.Bytes(), []byte(`{"image_url":"data:A","uuid":"h"}`)); got != want {
-				t.Errorf("%s: %s", member, leg.Bytes())
+			if got := bytes.Contains(leg.Append(nil), []byte(`{"image_url":"data:A","uuid":"h"}`)); got != want {
+				t.Errorf("%s: %s", member, leg.Append(nil))
 			}
 		}
-		if leg := Chat.ProbeLeg(src).Bytes(); bytes.Contains(leg, []byte("uuid")) {
+		if leg := Chat.ProbeLeg(src).Append(nil); bytes.Contains(leg, []byte("uuid")) {
 			t.Errorf("the probe has a uuid: %s", leg)
 		}
 		// without a render step there are no hashes
-		if leg := Chat.DecodeLeg(Chat.Source(body, prompt, nil, Tokens{}), nil).Bytes(); bytes.Contains(leg, []byte("uuid")) || bytes.Contains(leg, []byte("tokens")) {
+		if leg := Chat.DecodeLeg(Chat.Source(body, prompt, nil, Tokens{}), nil).Append(nil); bytes.Contains(leg, []byte("uuid")) || bytes.Contains(leg, []byte("tokens")) {
 			t.Errorf("without render: %s", leg)
 		}
 	}

@@ -131,7 +131,7 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 
 	legs := map[string]leg{}
 	add := func(name, kind string, p wire.Payload, want string) {
-		legs[name] = leg{kind, string(p.Bytes()), want, p.Size()}
+		legs[name] = leg{kind, string(p.Append(nil)), want, p.Size()}
 	}
 	if c.Protocol != wiretest.Generate {
 		add("render", "render", proto.RenderLeg(src), c.Render(s))

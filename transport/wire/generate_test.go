@@ -111,13 +111,13 @@ func TestTensorsOfAGenerateClient(t *testing.T) {
 		}
 		src := Generate.Source(body, prompt, nil, Tokens{})
 		for _, f := range []Format{OpenAI, TokensIn} { // it has but one
-			leg := mustParse(t, string(Generate.PrefillLeg(src, f, "r", Transfers{}).Bytes()))
+			leg := mustParse(t, string(Generate.PrefillLeg(src, f, "r", Transfers{}).Append(nil)))
 			if got := string(leg.Get("features")); got != tt.want {
 				t.Errorf("%s: features\n%s\nwant\n%s", tt.features, got, tt.want)
 			}
 		}
 		for _, leg := range []Payload{Generate.DecodeLeg(src, nil), Generate.ProbeLeg(src)} {
-			if got, want := string(leg.Bytes()), `{"token_ids":[1,2],"features":`+tt.features+`}`; got != want {
+			if got, want := string(leg.Append(nil)), `{"token_ids":[1,2],"features":`+tt.features+`}`; got != want {
 				t.Errorf("the leg is\n%s\nwant\n%s", got, want)
 			}
 		}
@@ -176,7 +176,7 @@ func FuzzGenerate(f *testing.F) {
 				checkGenerateLeg(t, leg, capped)
 			}
 		}
-		if got, want := string(Generate.ProbeLeg(src).Bytes()), string(body.Edit().Payload().Bytes()); got != want {
+		if got, want := string(Generate.ProbeLeg(src).Append(nil)), string(body.Edit().Payload().Append(nil)); got != want {
 			t.Fatalf("the probe is %q, want %q", got, want)
 		}
 	})
@@ -185,10 +185,10 @@ func FuzzGenerate(f *testing.F) {
 // checkGenerateLeg checks what the contract's section 8 says of a leg.
 func checkGenerateLeg(t *testing.T, leg Payload, capped bool) {
 	t.Helper()
-	text := string(leg.Bytes())
+	text := string(leg.Append(nil))
 	members := last(text)
 	params := last(members[key("sampling_params")])
-	if !json.Valid(leg.Bytes()) || members[key("kv_transfer_params")] != `{"a":1}` || last(params[key("extra_args")])[key("kv_transfer_params")] != `{"a":1}` {
+	if !json.Valid(leg.Append(nil)) || members[key("kv_transfer_params")] != `{"a":1}` || last(params[key("extra_args")])[key("kv_transfer_params")] != `{"a":1}` {
 		t.Fatalf("the leg is %q", text)
 	}
 	if !capped {

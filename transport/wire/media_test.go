@@ -130,7 +130,7 @@ func inlined(t *testing.T, messages string, uris ...string) string {
 	if m != nil {
 		m = m.Inline(list)
 	}
-	out := string(Chat.RenderLeg(Chat.Source(body, Prompt{}, m, Tokens{})).Bytes())
+	out := string(Chat.RenderLeg(Chat.Source(body, Prompt{}, m, Tokens{})).Append(nil))
 	if !json.Valid([]byte(out)) {
 		t.Errorf("no JSON: %s", out)
 	}
@@ -161,7 +161,7 @@ func TestInlineLeavesWhatItIsOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leg := func(m *Media) string { return string(Chat.RenderLeg(Source{Body: body, Media: m}).Bytes()) }
+	leg := func(m *Media) string { return string(Chat.RenderLeg(Source{Body: body, Media: m}).Append(nil)) }
 	before := leg(m)
 	first := m.Inline([][]byte{[]byte(`"data:A"`), nil})
 	second := first.Inline([][]byte{nil, []byte(`"data:B"`)})
@@ -220,7 +220,7 @@ func TestManyParts(t *testing.T) {
 		if m.Len() == n {
 			uris := make([][]byte, n)
 			uris[n-1] = []byte(`"data:Z"`)
-			out := Chat.RenderLeg(Source{Body: body, Media: m.Inline(uris)}).Bytes()
+			out := Chat.RenderLeg(Source{Body: body, Media: m.Inline(uris)}).Append(nil)
 			if want := strings.TrimSuffix(messages, `{"image_url":"http://a/"}]}]`) + `{"image_url":"data:Z"}]}]`; string(out) != `{"model":"m","messages":`+want+`,"x":1.0}` {
 				t.Error("the last image is not replaced in its place")
 			}
@@ -441,9 +441,9 @@ func checkImages(t *testing.T, body *Body, messages []byte, prompt Prompt, want 
 // checkMessages compares a leg's messages.
 func checkMessages(t *testing.T, leg Payload, want []byte) {
 	t.Helper()
-	members, _, ok := split(leg.Bytes())
+	members, _, ok := split(leg.Append(nil))
 	if !ok {
-		t.Fatalf("the leg is no JSON: %q", leg.Bytes())
+		t.Fatalf("the leg is no JSON: %q", leg.Append(nil))
 	}
 	for _, m := range members {
 		if m.named("messages") && m.value != string(want) {

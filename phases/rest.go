@@ -1,0 +1,102 @@
+package phases
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+)
+
+// Rest is what is still to come of an answer. The task that has the answer hands
+// it over to who writes to the client, and ends with it: the bytes of a long
+// stream need no goroutine of their own, nor one between reader and writer, and a
+// client that reads slowly slows the worker by itself.
+type Rest struct {
+	out    *Response
+	answer *gateway.Answer
+	read   func([]byte) (int, error)
+	result Result // of the task
+	done   func(Result, error)
+
+	mu     sync.Mutex  // held while something is read
+	over   bool        // nobody may read any more
+	unhook func() bool // from the end of the request's context
+}
+
+// handOver sends an item with the rest of an answer, which it closes in the end.
+func (r *Rest) handOver(ctx context.Context, it Item) Later {
+	return func(done func(Result, error)) {
+		r.done = done
+		r.mu.Lock()
+		r.unhook = context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })
+		r.mu.Unlock()
+		it.Rest = r
+		if err := r.out.Send(ctx, it); err != nil {
+			r.end(err)
+		}
+	}
+}
+
+// Relay reads what comes and passes each piece on as it comes, with the time of
+// its arrival, until the answer ends or its request does: how it ended is the
+// outcome of the request, which comes by the Response. The error is write's; then
+// the rest is left unread, and the request's context must be ended. The bytes are
+// write's until it returns. Relay is called once, by one goroutine.
+func (r *Rest) Relay(write func(piece []byte, at time.Time) error) error {
+	c, last := NewChunk(), time.Now()
+	defer func() { c.Free() }()
+	for {
+		err := r.fill(c)
+		if c.n > 0 {
+			now := time.Now()
+			r.out.sent(now)
+			if failed := write(c.Bytes(), now); failed != nil {
+				return failed
+			}
+			c.Free()
+			if now.Sub(last) < inARow {
+				c = newLargeChunk()
+				runtime.Gosched() // what comes meanwhile goes out in one piece
+			} else {
+				c = NewChunk()
+			}
+			last = now
+		}
+		if err != nil {
+			r.end(err)
+			return nil
+		}
+	}
+}
+
+// inARow is how soon after the last piece of a stream the next has to come for
+// more of them to be expected at once.
+const inARow = 20 * time.Millisecond
+
+// fill reads once, if that is still allowed. What it waits for ends with the
+// request's context.
+func (r *Rest) fill(c *Chunk) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.n = 0; r.over {
+		return io.EOF
+	}
+	return c.Fill(r.read)
+}
+
+// end ends the task, once: because the answer has ended, or its request has.
+func (r *Rest) end(err error) {
+	r.mu.Lock()
+	over, unhook := r.over, r.unhook
+	r.over = true
+	r.mu.Unlock()
+	if over {
+		return
+	}
+	unhook()
+	r.answer.Close()
+	r.done(r.result, whole(err))
+}
