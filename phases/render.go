@@ -113,12 +113,15 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		return Plan{}, p.limit(given)
 	}
 	proto, src := r.Protocol, r.source()
-	memory := r.Memory
+	memory, cut := r.Memory, 0
+	if !p.tensors && src.Media.Len() > 0 {
+		cut = wire.MaxHash + 1 // the tensors are dropped as they arrive
+	}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
 		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline,
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
-			Scratch: !p.tensors, // what is kept without tensors is a copy
+			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
 				tokens, err = proto.ParseRender(answer, src.Media.Len(), p.tensors)
 				return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -224,9 +225,27 @@ func TestPromisedLengthReservesLittle(t *testing.T) {
 			largest = max(largest, len(p))
 			return copy(p, "{}"), io.EOF
 		})
-		text, err := readAll(&http.Response{ContentLength: promised, Body: body}, maxAnswer, nil, false)
+		text, err := readAll(&http.Response{ContentLength: promised, Body: body}, maxAnswer, &Leg{})
 		if string(text) != "{}" && promised != 0 || err != nil || largest > 1<<20+1 {
 			t.Errorf("%d: %d bytes reserved, %q, %v", promised, largest, text, err)
+		}
+	}
+}
+
+// TestAnswerIsCutAsItArrives: what is dropped is neither held nor charged, but
+// counts towards the largest answer.
+func TestAnswerIsCutAsItArrives(t *testing.T) {
+	tensor := strings.Repeat("A", 3<<20)
+	for _, scratch := range []bool{false, true} {
+		for most, want := range map[int]error{4 << 20: nil, 2 << 20: errAnswerTooLarge} {
+			text := `{"before":[1,2],"tensor":"` + tensor + `","after":"whole"}`
+			memory := budget.New(1 << 20).Open()
+			body, err := readAll(&http.Response{ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, most,
+				&Leg{Memory: memory, Scratch: scratch, Cut: 100})
+			if err != want || err == nil && string(body) != `{"before":[1,2],"tensor":"`+tensor[:100]+`","after":"whole"}` {
+				t.Errorf("%v, %d bytes: %.200s", err, len(body), body)
+			}
+			memory.Close()
 		}
 	}
 }

@@ -131,6 +131,9 @@ type Leg struct {
 	// Scratch has the answer thrown away when Check has seen it: Call returns none,
 	// and Check may keep nothing of it.
 	Scratch bool
+	// Cut, if it is not 0, shortens the strings of an answer that is read whole to
+	// so many bytes as they arrive: see wire.Cutter.
+	Cut int
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
 
@@ -204,7 +207,7 @@ func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 		a.broke()
 		return nil, a.failed(errEncoded)
 	}
-	body, err := readAll(a.resp, u.MaxAnswer, leg.Memory, leg.Scratch)
+	body, err := readAll(a.resp, u.MaxAnswer, leg)
 	if f := (*wire.Fault)(nil); errors.As(err, &f) {
 		return nil, &failure{fault: f} // there is no room for it here, which says nothing of the upstream
 	}
@@ -266,24 +269,29 @@ func (u *Upstream) refusal(resp *http.Response) *failure {
 }
 
 // readAll reads an answer of at most so many bytes, and charges what it holds.
-func readAll(resp *http.Response, most int, memory *budget.Account, scratch bool) ([]byte, error) {
+func readAll(resp *http.Response, most int, leg *Leg) ([]byte, error) {
+	promised, cut := resp.ContentLength, cutter{}
+	if leg.Cut > 0 {
+		cut.Cutter, promised = &wire.Cutter{Keep: leg.Cut}, min(promised, cutBlock)
+	}
 	make := budget.NewBuffer
-	if scratch {
+	if leg.Scratch {
 		make = budget.NewScratch
 	}
-	buf, err := make(memory, resp.ContentLength)
+	buf, err := make(leg.Memory, promised)
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for got := 0; ; {
 		room, err := buf.Free()
 		if err == nil {
 			var n int
-			n, err = resp.Body.Read(room)
-			buf.Filled(n)
+			n, err = resp.Body.Read(cut.room(room))
+			got += n
+			buf.Filled(cut.cut(room[:n]))
 		}
 		switch {
-		case len(buf.Bytes()) > most:
+		case got > most:
 			err = errAnswerTooLarge
 		case err == io.EOF:
 			return buf.Bytes(), nil
@@ -293,4 +301,25 @@ func readAll(resp *http.Response, most int, memory *budget.Account, scratch bool
 			return nil, err
 		}
 	}
+}
+
+// cutBlock is how much of an answer is read at a time while it is cut: what is
+// dropped need not leave the cache.
+const cutBlock = 64 << 10
+
+// cutter is a wire.Cutter, or nothing.
+type cutter struct{ *wire.Cutter }
+
+func (c cutter) room(all []byte) []byte {
+	if c.Cutter != nil && len(all) > cutBlock {
+		return all[:cutBlock]
+	}
+	return all
+}
+
+func (c cutter) cut(text []byte) int {
+	if c.Cutter != nil {
+		return c.Cut(text)
+	}
+	return len(text)
 }

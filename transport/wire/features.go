@@ -28,6 +28,10 @@ type Span struct {
 	ids            []byte // those that stand for it, as they are in the array
 }
 
+// MaxHash is how many bytes the hash of an image may have. Hashes have 64; longer
+// strings may have been cut.
+const MaxHash = 4 << 10
+
 // Tensors reports whether there is a rendered tensor for every image.
 func (f *Features) Tensors() bool {
 	if f.any() && f.Kwargs == nil {
@@ -136,8 +140,8 @@ func modality(hashList, placeholderList, kwargsList list, count int) (spans []Sp
 	}
 	for i, hash := range hashes {
 		s := Span{Hash: hash, Placeholder: placeholders[i]}
-		if s.Hash[0] != '"' {
-			return nil, errors.New("one of mm_hashes is not a string")
+		if s.Hash[0] != '"' || len(s.Hash) > MaxHash+len(`""`) {
+			return nil, errors.New("one of mm_hashes is not a string, or too long for one")
 		}
 		if s.Offset, s.Length, ok = span(s.Placeholder, count); !ok {
 			return nil, fmt.Errorf("one of mm_placeholders does not lie within the %d token ids", count)

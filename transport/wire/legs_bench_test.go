@@ -90,6 +90,22 @@ func BenchmarkParseRender(b *testing.B) {
 	}
 }
 
+// BenchmarkCutter is the same answer, read in blocks, as its tensor is dropped.
+func BenchmarkCutter(b *testing.B) {
+	answer := []byte(`{"token_ids":[1` + strings.Repeat(",12345", 511) + `],"features":{"kwargs_data":{"image":["` + strings.Repeat("A", 1<<20) + `"]}}}`)
+	block := make([]byte, 64<<10)
+	b.SetBytes(int64(len(answer)))
+	b.ReportAllocs()
+	for b.Loop() {
+		c := Cutter{Keep: 4096}
+		for rest := answer; len(rest) > 0; {
+			n := copy(block, rest)
+			rest = rest[n:]
+			c.Cut(block[:n])
+		}
+	}
+}
+
 // BenchmarkRequestHeaders is what a client's headers cost, once for each request.
 func BenchmarkRequestHeaders(b *testing.B) {
 	h := http.Header{}

@@ -344,16 +344,11 @@ func hexDigit(c byte) int {
 // badChar returns the index of the first byte that may not stand in a JSON
 // string as it is, or -1. Eight bytes are tested at a time.
 func badChar(b []byte) int {
-	const high, space = 0x8080808080808080, 0x2020202020202020
-	i, ascii := 0, true
-	for ; i+32 <= len(b); i += 32 { // four at a time, for images
-		q := b[i : i+32 : i+32]
-		w0, w1 := binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint64(q[8:])
-		w2, w3 := binary.LittleEndian.Uint64(q[16:]), binary.LittleEndian.Uint64(q[24:])
-		if (w0|w1|w2|w3)&high != 0 || ((w0-space)|(w1-space)|(w2-space)|(w3-space))&high != 0 {
-			break // something that is looked at closer
-		}
+	i := plainASCII(b)
+	if i == len(b) {
+		return -1
 	}
+	ascii := true
 	for ; i+8 <= len(b); i += 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		if w&0x8080808080808080 != 0 {
@@ -383,6 +378,25 @@ func badChar(b []byte) int {
 		i += n
 	}
 	return -1
+}
+
+// plainASCII returns how many bytes at the beginning are ASCII and no control
+// characters: all of an image.
+func plainASCII(b []byte) int {
+	const high, space = 0x8080808080808080, 0x2020202020202020
+	i := 0
+	for ; i+32 <= len(b); i += 32 {
+		q := b[i : i+32 : i+32]
+		w0, w1 := binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint64(q[8:])
+		w2, w3 := binary.LittleEndian.Uint64(q[16:]), binary.LittleEndian.Uint64(q[24:])
+		if (w0|w1|w2|w3)&high != 0 || ((w0-space)|(w1-space)|(w2-space)|(w3-space))&high != 0 {
+			break
+		}
+	}
+	for i < len(b) && b[i]-0x20 < 0x60 {
+		i++
+	}
+	return i
 }
 
 // scanObject checks that text is one JSON object, and calls f for each of its
