@@ -1,6 +1,11 @@
 package actors
 
-import "github.com/llm-coordinator/coordinator/transport/wire"
+import (
+	"errors"
+
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
 
 // admit counts a request in, or refuses it.
 func (e *Engine) admit(s *supervisor) error {
@@ -17,6 +22,9 @@ func (e *Engine) countIn(s *supervisor) (v verdicts, err error) {
 	if e.closing {
 		e.metrics.shed.WithLabelValues("shutting_down").Inc()
 		return v, ErrShuttingDown
+	}
+	if s.line.tenure.over {
+		return v, errSwapped
 	}
 	s.tenant = s.req.Tenant
 	if s.counted {
@@ -35,6 +43,8 @@ func (e *Engine) countIn(s *supervisor) (v verdicts, err error) {
 		e.tenants[s.tenant]++
 	}
 	e.live[s] = struct{}{}
+	s.line.tenure.enter()
+	s.patience = e.patience
 	return v, nil
 }
 
@@ -94,11 +104,15 @@ func (e *Engine) ended(s *supervisor) {
 		}
 	}
 	if s.outcome != nil && wire.FaultOf(s.outcome).Kind == wire.Canceled {
-		e.metrics.disconnects.WithLabelValues(s.req.Trace.Phase).Inc()
+		e.metrics.disconnects.WithLabelValues(s.last).Inc()
+	}
+	if errors.Is(s.outcome, phases.ErrExpired) {
+		e.metrics.expired.WithLabelValues(s.last).Inc()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.live, s)
+	s.line.tenure.leave()
 	if s.counted {
 		e.drain.count()
 		e.countOut(s)

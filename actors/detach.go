@@ -2,8 +2,8 @@ package actors
 
 import "github.com/llm-coordinator/coordinator/phases"
 
-// detach hands out a task that nobody waits for.
-func (e *Engine) detach(task phases.Task, phase, request string) {
+// detach hands out a task that nobody waits for, of a phase of a pipeline.
+func (e *Engine) detach(line *pipeline, task phases.Task, phase, request string) {
 	p := e.pools.all[task.Pool]
 	if p == nil {
 		e.log.Error("a task that outlives its request names no pool", "phase", phase, "pool", task.Pool)
@@ -14,6 +14,7 @@ func (e *Engine) detach(task phases.Task, phase, request string) {
 	}
 	e.mu.Lock()
 	e.detached++
+	line.tenure.enter()
 	e.mu.Unlock()
 	done := func() {
 		if task.Over != nil {
@@ -21,6 +22,7 @@ func (e *Engine) detach(task phases.Task, phase, request string) {
 		}
 		e.mu.Lock()
 		e.detached--
+		line.tenure.leave()
 		e.announce()
 		e.mu.Unlock()
 	}

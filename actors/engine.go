@@ -69,12 +69,13 @@ type Engine struct {
 	detachedCtx    context.Context
 	cancelDetached context.CancelFunc
 
-	// sizing is held while pools are resized or stopped: one that is stopped
-	// starts no workers for whom a resize waits.
+	// sizing is held while settings are changed or pools are stopped: one that is
+	// stopped starts no workers for whom a resize waits.
 	sizing  sync.Mutex
 	stopped bool
 
-	watchdog *watchdog // nil if there is none
+	watchdog *watchdog     // nil if there is none; guarded by sizing
+	patience time.Duration // of the watchdog; written with mu and sizing held
 }
 
 // NewEngine starts the pools. A nil logger logs nothing, nil metrics go
@@ -92,7 +93,7 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 	e.maxInflight.Store(int64(s.MaxInflight))
 	e.detachedCtx, e.cancelDetached = context.WithCancel(context.Background())
 	e.main = &Line{engine: e, counted: true}
-	e.main.Swap(p)
+	e.main.pipeline.Store(m.pipeline(p))
 	e.pools = &pools{root: system.Root, timeout: s.QueueTimeout, metrics: m, all: make(map[string]*pool, len(s.Pools))}
 	for name := range s.Pools {
 		e.pools.all[name] = e.newPool(name)
@@ -103,9 +104,7 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 		}
 	}
 	m.watch(e.pools)
-	if s.Watchdog > 0 {
-		e.watchdog = e.startWatchdog(s.Watchdog)
-	}
+	e.watch(s.Watchdog)
 	return e
 }
 
@@ -141,10 +140,6 @@ func (e *Engine) newPool(name string) *pool {
 	return p
 }
 
-// Swap puts another pipeline in the place of the current one. Requests in
-// flight go on with the one they began with.
-func (e *Engine) Swap(p *phases.Pipeline) { e.main.Swap(p) }
-
 // Line is a pipeline that an engine runs requests through. An engine has its
 // main one, and may have others beside it, in the same pools.
 type Line struct {
@@ -157,27 +152,8 @@ type Line struct {
 // those that MaxInflight bounds.
 func (e *Engine) Line(p *phases.Pipeline) *Line {
 	l := &Line{engine: e}
-	l.Swap(p)
+	l.pipeline.Store(e.metrics.pipeline(p))
 	return l
-}
-
-// Swap is [Engine.Swap] for this line.
-func (l *Line) Swap(p *phases.Pipeline) { l.pipeline.Store(l.engine.metrics.pipeline(p)) }
-
-// Resize changes the bounds of a pool. Tasks at work are not touched: what is
-// too many goes when its task is done. It fails if there is no such pool or the
-// engine is closed.
-func (e *Engine) Resize(pool string, s PoolSettings) error {
-	e.sizing.Lock()
-	defer e.sizing.Unlock()
-	if e.stopped {
-		return ErrShuttingDown
-	}
-	started, err := e.pools.resize(pool, s)
-	if err == nil {
-		<-started
-	}
-	return err
 }
 
 // stopOnFailure is the guardian of supervisors: one that crashes is not run
@@ -192,6 +168,15 @@ func (e *Engine) Start(ctx context.Context, r *phases.Request) error { return e.
 
 // Start is [Engine.Start] for this line.
 func (l *Line) Start(ctx context.Context, r *phases.Request) error {
+	for {
+		if err := l.start(ctx, r); err != errSwapped {
+			return err
+		}
+	}
+}
+
+// start starts a request, unless the pipeline is swapped at that moment.
+func (l *Line) start(ctx context.Context, r *phases.Request) error {
 	e, line := l.engine, l.pipeline.Load()
 	if !r.Deadline.IsZero() && !time.Now().Before(r.Deadline) {
 		return phases.ErrExpired
@@ -200,9 +185,6 @@ func (l *Line) Start(ctx context.Context, r *phases.Request) error {
 		return err
 	}
 	s := &supervisor{engine: e, req: r, line: line, counted: l.counted, unhook: func() bool { return true }, outcome: errCrashed}
-	if e.watchdog != nil {
-		s.pulse = &pulse{}
-	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if err := e.admit(s); err != nil {
 		s.cancel(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -158,6 +159,7 @@ func (s *supervisor) reuse(pl *place) {
 func (s *supervisor) refused(m *refused) {
 	t := m.ticket
 	s.forget(t)
+	s.req.Journal.Waited(t.pools[0].name, t.since, time.Now())
 	if t.job == nil {
 		s.open--
 		s.fail(m.fault)
@@ -179,6 +181,7 @@ func (s *supervisor) withdraw() {
 	for _, t := range s.waiting {
 		if s.engine.pools.withdraw(t) {
 			s.open--
+			s.req.Journal.Waited(t.pools[0].name, t.since, time.Now())
 		}
 	}
 	s.waiting = nil

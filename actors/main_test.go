@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -274,7 +275,7 @@ func (rg *rig) finish() {
 // begin starts a request that must not be refused at the door.
 func (rg *rig) begin(ctx context.Context) *phases.Request {
 	rg.t.Helper()
-	r := &phases.Request{ID: "request-1", Out: phases.NewResponse()}
+	r := &phases.Request{ID: "request-1", Out: phases.NewResponse(), Journal: &journal.Journal{}}
 	if err := rg.Start(ctx, r); err != nil {
 		rg.t.Fatalf("refused: %v", err)
 	}
@@ -284,7 +285,7 @@ func (rg *rig) begin(ctx context.Context) *phases.Request {
 // from starts a request of a tenant, which must not be refused at the door.
 func (rg *rig) from(tenant string) *phases.Request {
 	rg.t.Helper()
-	r := &phases.Request{ID: tenant, Tenant: tenant, Out: phases.NewResponse()}
+	r := &phases.Request{ID: tenant, Tenant: tenant, Out: phases.NewResponse(), Journal: &journal.Journal{}}
 	if err := rg.Start(context.Background(), r); err != nil {
 		rg.t.Fatalf("%s is refused: %v", tenant, err)
 	}
@@ -294,7 +295,7 @@ func (rg *rig) from(tenant string) *phases.Request {
 // due starts a request that must be answered within some time.
 func (rg *rig) due(within time.Duration) *phases.Request {
 	rg.t.Helper()
-	r := &phases.Request{ID: "request-1", Out: phases.NewResponse(), Deadline: time.Now().Add(within)}
+	r := &phases.Request{ID: "request-1", Out: phases.NewResponse(), Journal: &journal.Journal{}, Deadline: time.Now().Add(within)}
 	if err := rg.Start(context.Background(), r); err != nil {
 		rg.t.Fatalf("refused: %v", err)
 	}

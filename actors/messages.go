@@ -93,6 +93,7 @@ type ticket struct {
 
 	// Guarded by the pools' lock until the ticket is granted.
 	waiting bool
+	queued  bool   // it has waited
 	number  uint64 // in the order in which tickets were queued
 	places  []*place
 

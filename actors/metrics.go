@@ -16,6 +16,7 @@ type Metrics struct {
 	shed               *prometheus.CounterVec
 	dropped            *prometheus.CounterVec
 	disconnects        *prometheus.CounterVec
+	expired            *prometheus.CounterVec
 	stuck              *prometheus.CounterVec
 	workerRestarts     prometheus.Counter
 	supervisorRestarts prometheus.Counter
@@ -45,6 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		shed:               counter("shed_total", "Requests refused to protect those that are served, by reason.", "reason"),
 		dropped:            counter("tasks_dropped_total", "Tasks that outlive their request and were dropped because their pool's queue was full or slow.", "pool"),
 		disconnects:        counter("disconnect_total", "Clients that left before their answer was complete, by phase.", "phase"),
+		expired:            counter("deadline_exceeded_total", "Requests that ended because their answer had not begun by their deadline, by phase.", "phase"),
 		stuck:              counter("watchdog_total", "Requests cancelled by the watchdog because nothing happened in them any more, which is a bug, by phase.", "phase"),
 		workerRestarts:     restarts.WithLabelValues("worker"),
 		supervisorRestarts: restarts.WithLabelValues("supervisor"),

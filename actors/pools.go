@@ -18,13 +18,13 @@ import (
 // afterwards.
 type pools struct {
 	root    *actor.RootContext
-	timeout time.Duration // that a ticket may wait
 	metrics *Metrics
 
 	all map[string]*pool // does not change
 
-	mu     sync.Mutex
-	number uint64 // of the last ticket that was queued
+	mu      sync.Mutex
+	timeout time.Duration // that a ticket may wait
+	number  uint64        // of the last ticket that was queued
 }
 
 // pool is the places of one kind of work. Its fields are guarded by the pools'
@@ -87,7 +87,7 @@ func (ps *pools) enqueue(t *ticket) (v verdicts, err error) {
 		v.void = append(v.void, &refused{y, y.pools[0].full().Because(errDisplaced), "displaced"})
 	}
 	ps.number++
-	t.number, t.waiting = ps.number, true
+	t.number, t.waiting, t.queued = ps.number, true, true
 	for _, p := range t.pools {
 		p.queue.push(t)
 	}
@@ -125,9 +125,12 @@ func (t *ticket) claim() bool {
 
 // hand hands the job of a granted ticket to its worker. The lock is not held.
 func (ps *pools) hand(t *ticket) {
-	waited := time.Since(t.since)
+	now := time.Now()
 	for _, pl := range t.places {
-		pl.pool.wait.Observe(waited.Seconds())
+		pl.pool.wait.Observe(now.Sub(t.since).Seconds())
+		if t.queued && t.owner != nil {
+			t.owner.req.Journal.Waited(pl.pool.name, t.since, now)
+		}
 	}
 	if t.job != nil {
 		t.job.place = t.places[0]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -47,6 +48,13 @@ func (ps *pools) resize(name string, s PoolSettings) (done <-chan struct{}, err 
 	started := make(chan struct{})
 	ps.root.Send(p.parent, &grow{by: missing, done: started})
 	return started, nil
+}
+
+// setTimeout changes how long tickets may wait that are queued from now on.
+func (ps *pools) setTimeout(d time.Duration) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.timeout = d
 }
 
 func noSuchPool(name string) error {

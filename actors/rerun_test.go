@@ -76,7 +76,7 @@ func TestEndlessRerunsEnd(t *testing.T) {
 	if n := s.runs.Load(); n != maxReruns+1 {
 		t.Errorf("ran %d times, want %d", n, maxReruns+1)
 	}
-	if n := len(r.Trace.Steps); n != maxReruns+1 {
+	if n := len(r.Journal.Entry().Steps); n != maxReruns+1 {
 		t.Errorf("%d steps in the trace", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -130,14 +131,14 @@ func TestStress(t *testing.T) {
 				if c.of(4) == 0 {
 					time.AfterFunc(time.Duration(c.of(1500))*time.Microsecond, cancel)
 				}
-				r := &phases.Request{Tenant: strconv.Itoa(min(caller, 3)), Out: phases.NewResponse()}
+				r := &phases.Request{Tenant: strconv.Itoa(min(caller, 3)), Out: phases.NewResponse(), Journal: &journal.Journal{}}
 				if c.of(4) == 0 {
 					r.Deadline = time.Now().Add(time.Duration(c.of(3000)) * time.Microsecond)
 				}
 				err := rg.Start(ctx, r)
 				if err == nil {
 					err = rg.outcome(r)
-					for _, st := range r.Trace.Steps {
+					for _, st := range r.Journal.Entry().Steps {
 						if st.Ended.Before(st.Began) || !st.Sent.IsZero() && (st.Sent.Before(st.Began) || st.Ended.Before(st.Sent)) {
 							t.Errorf("step %+v", st)
 						}

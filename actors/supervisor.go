@@ -33,7 +33,8 @@ type supervisor struct {
 	unhook   func() bool
 	deadline *time.Timer // nil if the request has none
 	self     *actor.PID
-	pulse    *pulse // nil if nobody feels it
+	pulse    pulse
+	patience time.Duration // of the watchdog when the request came
 
 	// Of the run of the current phase.
 	at      int // its index
@@ -52,8 +53,10 @@ type supervisor struct {
 	// out: something of the run was handed out. Guarded by the pools' lock while a
 	// ticket waits.
 	out bool
-	// stepOpen: the run is not in the trace as ended yet.
-	stepOpen bool
+	// stepOpen: the run is not in the journal as ended yet.
+	stepOpen  bool
+	stepBegan time.Time
+	last      string // the phase that was planned last
 
 	reruns  int
 	places  []*place // held by the request
@@ -165,7 +168,7 @@ func (s *supervisor) collect(m *home) {
 		s.awaited--
 	}
 	s.open--
-	s.trace().ran(m)
+	s.req.Journal.Sent(m.began)
 	s.results[m.index] = m.result
 	if m.err != nil && s.failed == nil && !s.settled {
 		s.failed = m.err
@@ -283,7 +286,7 @@ func (s *supervisor) release() {
 	for _, p := range s.line.phases {
 		if r, ok := p.(phases.Releaser); ok {
 			for _, task := range s.askRelease(p.Name(), r) {
-				s.engine.detach(task, p.Name(), s.req.ID)
+				s.engine.detach(s.line, task, p.Name(), s.req.ID)
 			}
 		}
 	}

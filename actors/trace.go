@@ -14,6 +14,7 @@ type pipeline struct {
 	*phases.Pipeline
 	phases []phases.Phase
 	steps  []stepMetrics
+	tenure tenure
 }
 
 // stepMetrics are the figures of one phase.
@@ -23,7 +24,7 @@ type stepMetrics struct {
 }
 
 func (m *Metrics) pipeline(p *phases.Pipeline) *pipeline {
-	line := &pipeline{Pipeline: p, phases: p.Phases()}
+	line := &pipeline{Pipeline: p, phases: p.Phases(), tenure: tenure{unused: make(chan struct{})}}
 	for _, ph := range line.phases {
 		line.steps = append(line.steps, stepMetrics{
 			running:  m.stepRunning.WithLabelValues(ph.Name()),
@@ -33,22 +34,6 @@ func (m *Metrics) pipeline(p *phases.Pipeline) *pipeline {
 	return line
 }
 
-// step is a StepTrace as its supervisor writes it.
-type step phases.StepTrace
-
-// trace returns the trace of the current step.
-func (s *supervisor) trace() *step {
-	steps := s.req.Trace.Steps
-	return (*step)(&steps[len(steps)-1])
-}
-
-// ran notes when the first task of the step was begun by a worker.
-func (t *step) ran(m *home) {
-	if !m.began.IsZero() && (t.Sent.IsZero() || m.began.Before(t.Sent)) {
-		t.Sent = m.began
-	}
-}
-
 // beginStep starts a run of the current phase.
 func (s *supervisor) beginStep() {
 	s.run++
@@ -56,11 +41,8 @@ func (s *supervisor) beginStep() {
 	s.succeeded, s.out = 0, false
 	s.beat()
 	s.waiting = s.waiting[:0]
-	s.req.Trace.Phase = s.phaseName()
-	if s.req.Trace.Steps == nil {
-		s.req.Trace.Steps = make([]phases.StepTrace, 0, len(s.line.phases)+1)
-	}
-	s.req.Trace.Steps = append(s.req.Trace.Steps, phases.StepTrace{Phase: s.phaseName(), Began: time.Now()})
+	s.last, s.stepBegan = s.phaseName(), time.Now()
+	s.req.Journal.BeginStep(s.last, s.stepBegan)
 	s.line.steps[s.at].running.Inc()
 	s.stepOpen = true
 }
@@ -69,7 +51,7 @@ func (s *supervisor) beginStep() {
 func (s *supervisor) skipStep() {
 	s.stepOpen = false
 	s.line.steps[s.at].running.Dec()
-	s.req.Trace.Steps = s.req.Trace.Steps[:len(s.req.Trace.Steps)-1]
+	s.req.Journal.SkipStep()
 }
 
 // finishStep ends the run of the current phase, once, well or with an error.
@@ -82,12 +64,13 @@ func (s *supervisor) finishStep(err error) {
 		s.stop(nil)
 		s.stop = nil
 	}
-	t := s.trace()
-	t.Ended, t.Tasks, t.Err = time.Now(), len(s.plan.Tasks), err
+	ended, code := time.Now(), ""
 	m := s.line.steps[s.at]
 	m.running.Dec()
-	m.duration.Observe(t.Ended.Sub(t.Began).Seconds())
+	m.duration.Observe(ended.Sub(s.stepBegan).Seconds())
 	if err != nil {
-		s.engine.metrics.stepErrors.WithLabelValues(t.Phase, wire.FaultOf(err).ErrorCode()).Inc()
+		code = wire.FaultOf(err).ErrorCode()
+		s.engine.metrics.stepErrors.WithLabelValues(s.last, code).Inc()
 	}
+	s.req.Journal.EndStep(len(s.plan.Tasks), code, ended)
 }

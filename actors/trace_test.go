@@ -14,7 +14,7 @@ import (
 
 // steps are the phases of a trace.
 func steps(r *phases.Request) (names []string) {
-	for _, s := range r.Trace.Steps {
+	for _, s := range r.Journal.Entry().Steps {
 		names = append(names, s.Phase)
 	}
 	return names
@@ -36,7 +36,7 @@ func TestTraceTellsWhatHappenedWhen(t *testing.T) {
 				t.Errorf("steps %v, want %v", got, want)
 			}
 		}
-		a, b, queued := first.Trace.Steps[0], first.Trace.Steps[1], second.Trace.Steps[0]
+		a, b, queued := first.Journal.Entry().Steps[0], first.Journal.Entry().Steps[1], second.Journal.Entry().Steps[0]
 		at := func(what string, got time.Time, want time.Duration) {
 			t.Helper()
 			if got.Sub(began) != want {
@@ -54,8 +54,15 @@ func TestTraceTellsWhatHappenedWhen(t *testing.T) {
 		if a.Tasks != 1 || b.Tasks != 3 {
 			t.Errorf("%d and %d tasks, want 1 and 3", a.Tasks, b.Tasks)
 		}
-		if a.Err != nil || b.Err != nil {
-			t.Errorf("errors %v, %v", a.Err, b.Err)
+		if a.Code != "" || b.Code != "" {
+			t.Errorf("codes %q, %q", a.Code, b.Code)
+		}
+		e := second.Journal.Entry()
+		if len(e.Waits) != 4 || e.Waits[0].Pool != "a" || e.Queued(0) != time.Second || e.Queued(1) != 4*time.Second {
+			t.Errorf("waits %+v", e.Waits)
+		}
+		if first := first.Journal.Entry(); len(first.Waits) != 2 || first.Queued(0) != 0 || first.Queued(1) != 2*time.Second {
+			t.Errorf("waits of the first %+v", first.Waits)
 		}
 	})
 }
@@ -105,9 +112,12 @@ func TestTraceNotesHowAStepEnded(t *testing.T) {
 			if got := steps(r); !slices.Equal(got, []string{"a", "last"}) {
 				t.Fatalf("steps %v", got)
 			}
-			st := r.Trace.Steps[1]
-			if !tc.is(st.Err) || !tc.is(err) {
-				t.Errorf("step %v, outcome %v", st.Err, err)
+			st := r.Journal.Entry().Steps[1]
+			if !tc.is(err) || st.Code != wire.FaultOf(err).ErrorCode() {
+				t.Errorf("step %v, outcome %v", st.Code, err)
+			}
+			if waits := r.Journal.Entry().Waits; (len(waits) == 1) != (name == "cancel while queued") {
+				t.Errorf("waits %+v", waits)
 			}
 			if st.Tasks != tc.tasks {
 				t.Errorf("%d tasks, want %d", st.Tasks, tc.tasks)
@@ -118,8 +128,8 @@ func TestTraceNotesHowAStepEnded(t *testing.T) {
 			if st.Ended.IsZero() || st.Ended.Before(st.Began) || tc.sent && (st.Sent.Before(st.Began) || st.Ended.Before(st.Sent)) {
 				t.Errorf("began %v, sent %v, ended %v", st.Began, st.Sent, st.Ended)
 			}
-			if r.Trace.Phase != "last" {
-				t.Errorf("ended in %q", r.Trace.Phase)
+			if r.Journal.Entry().Phase != "last" {
+				t.Errorf("ended in %q", r.Journal.Entry().Phase)
 			}
 		})
 	}

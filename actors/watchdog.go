@@ -35,11 +35,24 @@ type pulse struct {
 // errStuck is the cause of a fault, for the log.
 var errStuck = errors.New("nothing has happened in the request for too long")
 
-// beat notes that something happens in the request, if anybody feels it.
+// beat notes that something happens in the request.
 func (s *supervisor) beat() {
-	if s.pulse != nil {
-		s.pulse.beats.Add(1)
-		s.pulse.at.Store(int32(s.at))
+	s.pulse.beats.Add(1)
+	s.pulse.at.Store(int32(s.at))
+}
+
+// watch has a watchdog with that patience take the place of the one there is; 0
+// is none. The caller holds sizing, or is the only one to know the engine.
+func (e *Engine) watch(patience time.Duration) {
+	if e.patience == patience {
+		return
+	}
+	e.watchdog.close()
+	e.mu.Lock()
+	e.patience = patience
+	e.mu.Unlock()
+	if e.watchdog = nil; patience > 0 {
+		e.watchdog = e.startWatchdog(patience)
 	}
 }
 
@@ -84,15 +97,15 @@ func (e *Engine) endStuck(patience time.Duration, now time.Time) {
 }
 
 // stuck returns the requests in which nothing has happened for too long and that
-// it has not returned yet.
+// it has not returned yet. One that came under a longer patience keeps it.
 func (e *Engine) stuck(patience time.Duration, now time.Time) (found []*supervisor) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.live {
-		p := s.pulse
+		p := &s.pulse
 		if beats, sent := p.beats.Load(), s.req.Out.Active(); p.since.IsZero() || beats != p.felt || !sent.Equal(p.sent) {
 			p.felt, p.sent, p.since = beats, sent, now
-		} else if !p.givenUp && now.Sub(p.since) >= patience {
+		} else if !p.givenUp && s.patience > 0 && now.Sub(p.since) >= max(s.patience, patience) {
 			p.givenUp = true
 			found = append(found, s)
 		}

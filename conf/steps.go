@@ -100,6 +100,7 @@ type Params struct {
 
 	origins map[string]origin
 	changes []Change
+	decoded reflect.Value // the struct last decoded into, as it was then
 }
 
 // Decode lays the step's params over the struct that into points at, which holds the defaults: first those of the
@@ -121,7 +122,7 @@ func (p *Params) Decode(into any) error {
 	defaults.Set(target)
 
 	clear(p.origins)
-	p.changes = nil
+	p.changes, p.decoded = nil, reflect.Value{}
 	var found faults
 	a := assigner{
 		file:      p.file,
@@ -137,6 +138,8 @@ func (p *Params) Decode(into any) error {
 		return err
 	}
 	p.changes = changesOf(defaults, target, p.origins, p.key)
+	p.decoded = reflect.New(target.Type()).Elem()
+	p.decoded.Set(target)
 	return nil
 }
 

@@ -64,10 +64,10 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 		r.bypass(p.metrics)
 		return Plan{}, nil
 	}
-	proto, src, out := r.Protocol, r.source(), r.Out
+	proto, src, way := r.Protocol, r.source(), r.wayOut()
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Prefer: "if-available", Timeout: p.timeout,
 		Body:   func(string) wire.Payload { return proto.ProbeLeg(src) },
-		Resend: gateway.ResendNever, Unjudged: true}
+		Resend: gateway.ResendNever, Unjudged: true, Journal: r.Journal}
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
@@ -88,7 +88,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				answer.Discard()
 				return failed, nil
 			case answer.Status >= 300:
-				return relay(ctx, answer, nil, out, rejected)
+				return way.relay(ctx, answer, nil, rejected)
 			}
 			held, err := p.holdBack(answer, proto)
 			if err != nil {
@@ -97,7 +97,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				}
 				return failed, nil
 			}
-			return relay(ctx, answer, held, out, served)
+			return way.relay(ctx, answer, held, served)
 		}}},
 	}, nil
 }

@@ -75,7 +75,7 @@ func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 func (p *decode) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	params := r.Prefilled.Params
-	run := &decoding{decode: p, proto: proto, out: r.Out, state: &handoffState{}, rerun: stepDecode,
+	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: stepDecode,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
@@ -84,7 +84,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 	}
 	run.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
 		Body:   func(string) wire.Payload { return proto.DecodeLeg(src, params) },
-		Permit: r.decodePermit, Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold}
+		Permit: r.decodePermit, Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold, Journal: r.Journal}
 	r.Decoded.reached = run.state
 	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: run.run}}}, nil
 }
@@ -93,7 +93,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 type decoding struct {
 	*decode
 	proto *wire.Protocol
-	out   *Response
+	way   wayOut
 	leg   gateway.Leg
 	state *handoffState
 	// once: the hand-off can be read once. handedOff is when prefill gave it.
@@ -152,7 +152,7 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 			return nil, d.failedInside(ctx, sent, err)
 		}
 	}
-	return relay(ctx, answer, held, d.out, Decoded{Status: answer.Status, Attempts: sent.Attempts})
+	return d.way.relay(ctx, answer, held, Decoded{Status: answer.Status, Attempts: sent.Attempts})
 }
 
 // worthRerun returns the reason to run again after an answer that is a failure,

@@ -86,11 +86,13 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 			continue
 		}
 		seen[string(image.Hash)] = true
-		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer, Deadline: r.Deadline,
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
 		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg, image.Hash) }})
 	}
-	p.metrics.encodes.Add(float64(len(plan.Tasks)))
+	if len(plan.Tasks) > 0 {
+		p.metrics.encodes.Observe(float64(len(plan.Tasks)))
+	}
 	return plan, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/media"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -93,12 +94,12 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 	}
 	flights := media.NewFlights(fetcher, media.FlightSettings{
 		CacheSize: int64(p.CacheSize) << 20, CacheTTL: p.CacheTTL, Memory: deps.Memory,
-		Landed: func(err error) {
+		Landed: func(took time.Duration, err error) {
 			result := "ok"
 			if err != nil {
 				result = wire.FaultOf(err).ErrorCode()
 			}
-			deps.Metrics.downloads.WithLabelValues(result).Inc()
+			deps.Metrics.downloads.WithLabelValues(result).Observe(took.Seconds())
 		},
 	})
 	deps.OnClose(flights.Close)
@@ -124,8 +125,9 @@ func (p *mediaPhase) String() string { return p.description }
 
 // fetching is what a request has under way.
 type fetching struct {
-	seats media.Seats // one for each distinct URL
-	uris  [][]byte    // by image; nil where there is none (yet)
+	journal *journal.Journal
+	seats   media.Seats // one for each distinct URL
+	uris    [][]byte    // by image; nil where there is none (yet)
 	// shared are images whose downloads a task found to be another request's.
 	shared []*wanted
 }
@@ -169,7 +171,7 @@ func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 		return plan, nil
 	}
 	all, uris := p.distinct(m)
-	f := &fetching{uris: make([][]byte, m.Len())}
+	f := &fetching{journal: r.Journal, uris: make([][]byte, m.Len())}
 	for _, w := range all {
 		f.seats = append(f.seats, w.seat)
 	}
@@ -243,7 +245,9 @@ func (f *fetching) run(ctx context.Context, w *wanted) (Result, error) {
 	// each other's would keep them alive.
 	stop := context.AfterFunc(ctx, f.seats.Leave)
 	defer stop()
+	call := f.journal.Begin("media", "", time.Now())
 	uri, err := w.seat.Run(ctx)
+	downloaded(&call, err)
 	return inlined{w.images, uri}, err
 }
 
@@ -266,11 +270,21 @@ func (p *mediaPhase) look(f *fetching, w *wanted) Task {
 func (f *fetching) await(w *wanted) Task {
 	return Task{Await: func(ctx context.Context, wake func(Result, error)) {
 		stop := context.AfterFunc(ctx, f.seats.Leave)
+		call := f.journal.Begin("media", "", time.Now())
 		w.seat.Await(func(uri []byte, err error) {
 			stop()
+			downloaded(&call, err)
 			wake(inlined{w.images, uri}, err)
 		})
 	}}
+}
+
+// downloaded notes the end of a download, or of waiting for one.
+func downloaded(call *journal.Open, err error) {
+	if err != nil {
+		call.Failed(wire.FaultOf(err).ErrorCode())
+	}
+	call.End(time.Now())
 }
 
 func (p *mediaPhase) Join(r *Request, results []Result) (Verdict, error) {

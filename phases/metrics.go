@@ -14,10 +14,10 @@ type Metrics struct {
 	released       *prometheus.CounterVec
 	bypassed       *prometheus.CounterVec
 	probes         *prometheus.CounterVec
-	encodes        prometheus.Counter
+	encodes        prometheus.Histogram
 	ecMissing      prometheus.Counter
 	formatFallback prometheus.Counter
-	downloads      *prometheus.CounterVec
+	downloads      *prometheus.HistogramVec
 	mediaCache     *prometheus.CounterVec
 	loopbackHosts  *prometheus.CounterVec
 }
@@ -38,15 +38,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		handoffSeconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: "kv_handoff_seconds",
 			Help:    "Time from prefill's answer to the dispatch of decode, while the KV is pinned.",
 			Buckets: []float64{.0001, .001, .01, .1, .5, 1, 5, 10, 20, 30, 60}}),
-		reruns:         counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
-		released:       counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
-		bypassed:       counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),
-		probes:         counters("conditional_decode_probes_total", "Conditional decodes, by result: served, deferred (not cached), rejected (another answer, passed on), error.", "result"),
-		encodes:        counter("encode_subrequests_total", "Encode legs that were planned, one for each distinct image of a request."),
+		reruns:   counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
+		released: counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
+		bypassed: counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),
+		probes:   counters("conditional_decode_probes_total", "Conditional decodes, by result: served, deferred (not cached), rejected (another answer, passed on), error.", "result"),
+		encodes: f.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: "encode_subrequests",
+			Help:    "Encode legs of a request that has some, one for each distinct image.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64}}),
 		ecMissing:      counter("ec_handoff_missing_total", "Encode answers without a descriptor of their image, though the connector needs one: prefill encodes it itself."),
 		formatFallback: counter("format_fallback_total", "Requests whose encode and prefill had the chat format although token ids were asked for, because render gave no tensor for an image."),
-		downloads:      counters("media_downloads_total", "Images downloaded, by result: ok, or the code of the error.", "result"),
-		loopbackHosts:  counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
-		mediaCache:     counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
+		downloads: f.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: "media_download_duration_seconds",
+			Help:    "Time that the download of an image took, by result: ok, or the code of the error.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result"}),
+		loopbackHosts: counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
+		mediaCache:    counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
 	}
 }

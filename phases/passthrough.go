@@ -22,9 +22,9 @@ func (p *passthrough) Name() string { return PoolPassthrough }
 func (p *passthrough) Admit(*Request) error { return p.decode.Ready() }
 
 func (p *passthrough) Plan(r *Request) (Plan, error) {
-	in, out := r.Passed, r.Out
+	in, way := r.Passed, r.wayOut()
 	leg := gateway.Leg{Method: in.Method, Path: in.Path, RawPath: in.RawPath, Query: r.Query, ContentType: in.ContentType,
-		Header: r.Header, ID: r.ID, Deadline: r.Deadline, Resend: gateway.ResendDead, Body: func(string) wire.Payload { return in.Body }}
+		Header: r.Header, ID: r.ID, Deadline: r.Deadline, Resend: gateway.ResendDead, Journal: r.Journal, Body: func(string) wire.Payload { return in.Body }}
 	if in.Method == http.MethodGet || in.Method == http.MethodHead {
 		leg.Resend = gateway.ResendAny
 	}
@@ -37,7 +37,7 @@ func (p *passthrough) Plan(r *Request) (Plan, error) {
 			return nil, err
 		}
 		defer closeNow(answer, &result)
-		return relay(ctx, answer, nil, out, nil)
+		return way.relay(ctx, answer, nil, nil)
 	}}}}, nil
 }
 

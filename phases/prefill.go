@@ -83,7 +83,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
-	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline,
+	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
 			return proto.PrefillLeg(src, format, id, wire.Transfers{KV: p.kv.Prefill(), EC: embeddings})
 		}}

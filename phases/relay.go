@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -50,34 +51,46 @@ func closeNow(answer *gateway.Answer, result *Result) {
 	}
 }
 
+// wayOut is where an answer goes, and who takes notes of it.
+type wayOut struct {
+	out     *Response
+	journal *journal.Journal
+}
+
+// wayOut returns the request's.
+func (r *Request) wayOut() wayOut { return wayOut{r.Out, r.Journal} }
+
 // relay sends an answer out, after what was read of it already. It returns the
 // result of its task, or one that comes later, which closes the answer. A stream
 // of events goes out with its head first: its first event may be a while, and the
 // client sees that it has been taken. Of any other nothing goes out before there
 // is some of it: an answer that breaks before that is made good for by an error.
-func relay(ctx context.Context, answer *gateway.Answer, held []byte, out *Response, result Result) (Result, error) {
+func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
-	rest := &Rest{out: out, answer: answer, read: answer.Read, result: result}
-	if wire.IsEventStream(answer.Header) {
-		failures := &failureWatch{answer: answer}
-		failures.look(held)
-		rest.read = failures.read
-		it, err := sendHeld(ctx, it, held, out)
+	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header)}
+	if watch.events {
+		watch.look(held)
+		it, err := sendHeld(ctx, it, held, w.out)
 		if err != nil {
 			return nil, err
 		}
-		return rest.handOver(ctx, it), nil
+		return w.rest(watch, result).handOver(ctx, it), nil
 	}
 	it.Chunk = NewChunk()
-	switch err := it.Chunk.Fill(answer.Read); {
+	switch err := it.Chunk.Fill(watch.read); {
 	case err == nil:
-		return rest.handOver(ctx, it), nil
+		return w.rest(watch, result).handOver(ctx, it), nil
 	case err != io.EOF && it.Chunk.n == 0:
 		it.Free() // nothing of it has been passed on
 		return nil, err
 	default:
-		return result, cmp.Or(out.Send(ctx, it), whole(err))
+		w.journal.SetTokensOut(watch.usage.Completion())
+		return result, cmp.Or(w.out.Send(ctx, it), whole(err))
 	}
+}
+
+func (w wayOut) rest(watch *answerWatch, result Result) *Rest {
+	return &Rest{way: w, watch: watch, result: result}
 }
 
 // sendHeld sends the head of an answer and what was held of it, but for the last
@@ -103,24 +116,28 @@ func whole(err error) error {
 	return err
 }
 
-// failureWatch looks for events by which a worker says in the middle of a stream
-// that it failed. They go to the client as they are, and are one failure.
-type failureWatch struct {
+// answerWatch looks at an answer as it goes by, without reading its JSON: for how
+// many tokens it has, and, in a stream, for events by which a worker says in the
+// middle that it failed. They go to the client as they are, and are one failure.
+type answerWatch struct {
 	answer *gateway.Answer
-	events wire.ErrorEvents
-	found  bool
+	events bool
+	errors wire.ErrorEvents
+	usage  wire.Usage
+	failed bool
 }
 
 // read reads the answer and looks at what comes.
-func (w *failureWatch) read(p []byte) (int, error) {
+func (w *answerWatch) read(p []byte) (int, error) {
 	n, err := w.answer.Read(p)
 	w.look(p[:n])
 	return n, err
 }
 
-func (w *failureWatch) look(text []byte) {
-	if !w.found && w.events.Found(text) {
-		w.found = true
+func (w *answerWatch) look(text []byte) {
+	w.usage.Look(text)
+	if w.events && !w.failed && w.errors.Found(text) {
+		w.failed = true
 		w.answer.Failed("error_event")
 	}
 }

@@ -110,16 +110,17 @@ func (p *render) Admit(r *Request) error {
 func (p *render) Plan(r *Request) (Plan, error) {
 	if given := r.Prompt.Given; given.Known() {
 		r.Rendered.Tokens = given
+		r.Journal.SetTokensIn(given.Count)
 		return Plan{}, p.limit(given)
 	}
 	proto, src := r.Protocol, r.source()
-	memory, cut := r.Memory, 0
+	memory, journal, cut := r.Memory, r.Journal, 0
 	if !p.tensors && src.Media.Len() > 0 {
 		cut = wire.MaxHash + 1 // the tensors are dropped as they arrive
 	}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
-		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline,
+		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline, Journal: journal,
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
 			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
@@ -138,6 +139,7 @@ func (p *render) Plan(r *Request) (Plan, error) {
 
 func (p *render) Join(r *Request, results []Result) (Verdict, error) {
 	r.Rendered.Tokens = results[0].(wire.Tokens)
+	r.Journal.SetTokensIn(r.Rendered.Tokens.Count)
 	return Next, p.limit(r.Rendered.Tokens)
 }
 

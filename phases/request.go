@@ -6,6 +6,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/media"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -55,9 +56,8 @@ type Request struct {
 	// Out is the way out.
 	Out *Response
 
-	// Trace is what happened when, for logs and the operator's pages. The
-	// supervisor writes it.
-	Trace Trace
+	// Journal is what happened when; nil records nothing. Tasks may write it.
+	Journal *journal.Journal
 
 	// What has been counted, once per request.
 	fellBack, bypassed bool
@@ -106,7 +106,7 @@ func (r *Request) source() wire.Source {
 
 // note adds what the request's log line says about a way that was not the one
 // asked for.
-func (r *Request) note(text string) { r.Trace.Notes = append(r.Trace.Notes, text) }
+func (r *Request) note(text string) { r.Journal.Note(text) }
 
 // Fetched is what replace-media-urls found out.
 type Fetched struct {
@@ -148,25 +148,6 @@ type Decoded struct {
 	Reruns int
 	// reached is set by decode's task once a worker may have the hand-off.
 	reached *handoffState
-}
-
-// Trace is the course of a request.
-type Trace struct {
-	Steps []StepTrace
-	// Phase is the phase that the request is in or ended in.
-	Phase string
-	// Notes name each way that the request took and that was not asked for.
-	Notes []string
-}
-
-// StepTrace is the course of one run of a phase that had work to do.
-type StepTrace struct {
-	Phase string
-	// Began is when the phase was planned, Sent when its first task was handed
-	// to a worker (zero if none was), Ended when it was joined or failed.
-	Began, Sent, Ended time.Time
-	Tasks              int
-	Err                error
 }
 
 // Close gives back what the request still holds. The supervisor calls it once,

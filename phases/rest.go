@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/llm-coordinator/coordinator/transport/gateway"
 )
 
 // Rest is what is still to come of an answer. The task that has the answer hands
@@ -15,9 +13,8 @@ import (
 // stream need no goroutine of their own, nor one between reader and writer, and a
 // client that reads slowly slows the worker by itself.
 type Rest struct {
-	out    *Response
-	answer *gateway.Answer
-	read   func([]byte) (int, error)
+	way    wayOut
+	watch  *answerWatch
 	result Result // of the task
 	done   func(Result, error)
 
@@ -34,7 +31,7 @@ func (r *Rest) handOver(ctx context.Context, it Item) Later {
 		r.unhook = context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })
 		r.mu.Unlock()
 		it.Rest = r
-		if err := r.out.Send(ctx, it); err != nil {
+		if err := r.way.out.Send(ctx, it); err != nil {
 			r.end(err)
 		}
 	}
@@ -52,7 +49,7 @@ func (r *Rest) Relay(write func(piece []byte, at time.Time) error) error {
 		err := r.fill(c)
 		if c.n > 0 {
 			now := time.Now()
-			r.out.sent(now)
+			r.way.out.sent(now)
 			if failed := write(c.Bytes(), now); failed != nil {
 				return failed
 			}
@@ -84,7 +81,7 @@ func (r *Rest) fill(c *Chunk) error {
 	if c.n = 0; r.over {
 		return io.EOF
 	}
-	return c.Fill(r.read)
+	return c.Fill(r.watch.read)
 }
 
 // end ends the task, once: because the answer has ended, or its request has.
@@ -97,6 +94,7 @@ func (r *Rest) end(err error) {
 		return
 	}
 	unhook()
-	r.answer.Close()
+	r.watch.answer.Close()
+	r.way.journal.SetTokensOut(r.watch.usage.Completion())
 	r.done(r.result, whole(err))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ type outcome struct {
 func handOver(ctx context.Context, t *testing.T, answer *gateway.Answer) (*Response, chan outcome) {
 	t.Helper()
 	out, ended := NewResponse(), make(chan outcome, 2) // more than one would show
-	result, err := relay(ctx, answer, nil, out, "the result")
+	result, err := wayOut{out, nil}.relay(ctx, answer, nil, "the result")
 	later, ok := result.(Later)
 	if err != nil || !ok {
 		t.Fatalf("%v %v", result, err)
@@ -109,11 +110,11 @@ func TestRestThatNobodyTakes(t *testing.T) {
 		"not taken": func(_ *Rest, cancel func()) { cancel() },
 		"waits": func(r *Rest, cancel func()) {
 			relayed := make(chan error)
-			reading := make(chan struct{})
-			read := r.read
-			r.read = func(p []byte) (int, error) { close(reading); return read(p) }
 			go func() { relayed <- r.Relay(func([]byte, time.Time) error { return io.ErrShortWrite }) }()
-			<-reading
+			for r.mu.TryLock() { // until it reads
+				r.mu.Unlock()
+				runtime.Gosched()
+			}
 			cancel()
 			if err := <-relayed; err != nil {
 				t.Errorf("relayed: %v", err)

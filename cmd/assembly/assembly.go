@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,28 +25,46 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/files"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/server"
+	"github.com/llm-coordinator/coordinator/transport/trace"
 )
 
 // Coordinator is a whole coordinator, not yet listening. It must be closed, or
 // run, which closes it.
 type Coordinator struct {
-	Config   *conf.Config
 	Engine   *actors.Engine
 	Server   *server.Server
 	Admin    *admin.Server
 	Registry *prometheus.Registry
-	Pipeline *phases.Pipeline
 	// Memory is the budget of what requests hold.
 	Memory *budget.Budget
 
-	passthrough *phases.Pipeline
+	options Options
+	log     *slog.Logger
+	retries *gateway.RetryBudget
+	passing *actors.Line // of what is passed through
+	origins origins
+	started *conf.Config // that it was started with
+	current atomic.Pointer[generation]
+	retired sync.WaitGroup // of generations that are still used, or being closed
 
-	log       *slog.Logger
-	retries   *gateway.RetryBudget
-	closers   []func()
-	upstreams []*gateway.Upstream
-	needed    []*gateway.Upstream // by every request
+	traces         *trace.Exporter // nil: none are exported
+	gatewayMetrics *gateway.Metrics
+	phaseMetrics   *phases.Metrics
+	reloads        *prometheus.CounterVec
+
+	reloading sync.Mutex // held by the reload that is under way
+
+	// mu is held while a generation is put in the place of another, and guards
+	// draining: from then on none is.
+	mu       sync.Mutex
+	draining bool
 }
+
+// Config returns the configuration that is in force. It must not be changed.
+func (c *Coordinator) Config() *conf.Config { return c.current.Load().config }
+
+// Pipeline returns the pipeline of requests that come now.
+func (c *Coordinator) Pipeline() *phases.Pipeline { return c.current.Load().pipeline }
 
 // Options are what a coordinator's surroundings give it.
 type Options struct {
@@ -60,6 +80,13 @@ type Options struct {
 	// FilesEvery is how often certificates and credentials are looked at, as
 	// files.Options.Every.
 	FilesEvery time.Duration
+	// Load reads the configuration again, from where New's came from; nil: there is
+	// nothing to reload.
+	Load func() (*conf.Config, error)
+	// Applied, if set, is told of each configuration that a reload has put in force,
+	// and how many bytes its pipeline keeps: log_level, and the memory limit of the
+	// process, are not the coordinator's own to set.
+	Applied func(cfg *conf.Config, kept int64)
 }
 
 func (o Options) files() files.Options { return files.Options{Log: o.Log, Every: o.FilesEvery} }
@@ -69,87 +96,49 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	c := &Coordinator{Config: cfg, log: o.Log, Registry: prometheus.NewRegistry()}
+	c := &Coordinator{started: cfg, options: o, log: o.Log, Registry: prometheus.NewRegistry()}
 	c.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c.registerVersion(o.Version)
 	c.Memory = budget.New(cfg.Actors.MaxInflightBytes())
 	c.registerMemory()
 	c.registerRetries(cfg.Gateway.Retry)
-	if err := c.buildPipeline(o); err != nil {
-		return nil, err
-	}
-	c.needed = neededOf(c.Pipeline, c.upstreams)
+	c.registerReloads()
+	c.gatewayMetrics, c.phaseMetrics = gateway.NewMetrics(c.Registry), phases.NewMetrics(c.Registry)
 	secure, err := serverTLS(cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	c.Engine = actors.NewEngine(engineSettings(cfg, c.Pipeline, c.upstreams), c.Pipeline, o.Log, actors.NewMetrics(c.Registry))
-	c.Server = server.New(server.Settings{
-		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
-		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.Engine.Line(c.passthrough),
-		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader, TLS: secure,
-		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
-	}, c.Engine, o.Log, server.NewMetrics(c.Registry))
+	g, err := c.build(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.makeTraces(); err != nil {
+		g.close()
+		return nil, err
+	}
+	c.current.Store(g)
+	c.gatewayMetrics.Show(g.upstreams...)
+	c.Engine = actors.NewEngine(g.engineSettings(), g.pipeline, o.Log, actors.NewMetrics(c.Registry))
+	c.passing = c.Engine.Line(g.passthrough)
+	settings := c.serverSettings(cfg)
+	settings.TLS = secure
+	c.Server = server.New(settings, c.Engine, o.Log, server.NewMetrics(c.Registry))
+	if c.traces != nil {
+		c.OnFinished(c.traces.Finished)
+	}
 	c.Admin = admin.New(c.Registry, func() any { return c.Status(o.Version) }, o.Log)
 	return c, nil
 }
 
-// buildPipeline makes the upstreams and the phases that call them.
-func (c *Coordinator) buildPipeline(o Options) error {
-	metrics := gateway.NewMetrics(c.Registry)
-	origin := func(s gateway.OriginSettings) (*gateway.Origin, error) {
-		s.Dial, s.ProfileHeader, s.LookupEnv, s.Files = o.Dial, c.Config.Gateway.ProfileHeader, o.LookupEnv, o.files()
-		made, err := gateway.NewOrigin(s)
-		if err == nil {
-			c.closers = append(c.closers, made.Close)
-		}
-		return made, err
+// serverSettings are those of the clients' listener, but for its TLS.
+func (c *Coordinator) serverSettings(cfg *conf.Config) server.Settings {
+	return server.Settings{
+		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
+		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.passing,
+		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader,
+		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
+		Tracing: c.traces.Sampler(),
 	}
-	upstream := func(at *gateway.Origin, s gateway.UpstreamSettings) *gateway.Upstream {
-		s.IdleTimeout, s.Log = c.Config.Gateway.StreamIdleTimeout, c.log
-		s.Breaker = breakerSettings(c.Config.Gateway.BreakerOf(s.Name))
-		s.Retries, s.Budget = retrySettings(c.Config.Gateway.RetryOf(s.Name)), c.retries
-		made := gateway.NewUpstream(at, s, metrics)
-		c.upstreams = append(c.upstreams, made)
-		return made
-	}
-	g := c.Config.Gateway
-	at, err := origin(gateway.OriginSettings{Address: g.Address, MaxIdle: c.Config.GatewayIdleConns(), IdleTimeout: g.IdleConnTimeout,
-		TLS: gateway.TLS(g.TLS), H2C: g.H2C, Headers: g.Headers})
-	if bad := (*gateway.SettingError)(nil); errors.As(err, &bad) {
-		return c.Config.Errorf("gateway."+bad.Key, "%v", bad.Err)
-	}
-	if err != nil {
-		return err
-	}
-	profile := func(name string) *gateway.Upstream {
-		return upstream(at, gateway.UpstreamSettings{Name: name, ProfileHeader: g.ProfileHeader, Profile: name, Timeout: g.TimeoutOf(name)})
-	}
-	deps := phases.Deps{
-		Encode: profile("encode"), Prefill: profile("prefill"), Decode: profile("decode"),
-		NewUpstream: func(os gateway.OriginSettings, us gateway.UpstreamSettings) (*gateway.Upstream, error) {
-			own, err := origin(os)
-			if err != nil {
-				return nil, err
-			}
-			return upstream(own, us), nil
-		},
-		KVConnector:     c.Config.Pipeline.KVConnector,
-		ECConnector:     c.Config.Pipeline.ECConnector,
-		UseOpenAIFormat: c.Config.Pipeline.UseOpenAIFormat,
-		KVLease:         c.Config.Pipeline.KVLease,
-		Memory:          c.Memory,
-		OnClose:         func(f func()) { c.closers = append(c.closers, f) },
-		Metrics:         phases.NewMetrics(c.Registry),
-		Log:             c.log,
-	}
-	steps := make([]phases.Step, len(c.Config.Pipeline.Steps))
-	for i, s := range c.Config.Pipeline.Steps {
-		steps[i] = phases.Step{Type: s.Type, Params: s.Params}
-	}
-	c.passthrough = phases.NewPassthrough(deps)
-	c.Pipeline, err = phases.NewPipeline(steps, deps)
-	return err
 }
 
 // serverTLS returns the TLS of the clients' listener, nil if it has none.
@@ -164,23 +153,21 @@ func serverTLS(cfg *conf.Config, o Options) (*tls.Config, error) {
 	return made, err
 }
 
-func breakerSettings(b conf.Breaker) gateway.BreakerSettings {
-	return gateway.BreakerSettings{
-		Enabled: b.Enabled, ConsecutiveFailures: uint32(b.ConsecutiveFailures), FailureRatio: b.FailureRatio,
-		MinRequests: uint32(b.MinRequests), Interval: b.Interval, OpenTimeout: b.OpenTimeout, HalfOpenRequests: uint32(b.HalfOpenRequests),
-	}
-}
-
-func retrySettings(r conf.Retry) gateway.RetrySettings {
-	return gateway.RetrySettings{MaxAttempts: r.MaxAttempts, BaseDelay: r.BaseDelay, MaxDelay: r.MaxDelay}
-}
-
 // registerRetries makes the budget of the process.
 func (c *Coordinator) registerRetries(r conf.Retry) {
 	c.retries = gateway.NewRetryBudget(r.BudgetRatio, r.MinRetries)
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "llm_d_coordinator", Name: "retry_budget_remaining",
 		Help: "Retries that are left now, of the legs of the last 10 s."},
 		func() float64 { return float64(c.retries.Remaining()) }))
+}
+
+func (c *Coordinator) registerReloads() {
+	c.reloads = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "llm_d_coordinator", Name: "reloads_total",
+		Help: "Reloads of the configuration, by result: ok, unchanged, failed."}, []string{"result"})
+	for _, result := range []string{reloadOK, reloadUnchanged, reloadFailed} {
+		c.reloads.WithLabelValues(result) // so that it is there before the first
+	}
+	c.Registry.MustRegister(c.reloads)
 }
 
 func (c *Coordinator) registerVersion(version string) {

@@ -9,7 +9,8 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 )
 
-func engineSettings(cfg *conf.Config, p *phases.Pipeline, upstreams []*gateway.Upstream) actors.Settings {
+func (g *generation) engineSettings() actors.Settings {
+	cfg := g.config
 	of := cfg.Actors.Pools
 	pools := map[string]actors.PoolSettings{}
 	for name, b := range map[string]conf.Pool{phases.PoolMedia: of.Media, phases.PoolRender: of.Render,
@@ -18,7 +19,7 @@ func engineSettings(cfg *conf.Config, p *phases.Pipeline, upstreams []*gateway.U
 		pools[name] = actors.PoolSettings{Size: b.Size, Queue: b.Queue}
 	}
 	return actors.Settings{QueueTimeout: cfg.Actors.QueueTimeout, MaxInflight: cfg.Actors.Inflight(), Pools: pools,
-		Watchdog: watchdog(cfg, upstreams, p.Patience())}
+		Watchdog: watchdog(cfg, g.upstreams, g.pipeline.Patience())}
 }
 
 // watchdog returns how long nothing can happen to a request if all is well: it

@@ -72,7 +72,7 @@ func (c *Coordinator) TryRoutes(ctx context.Context, to io.Writer) error {
 
 // routes lists what the pipeline's steps call.
 func (c *Coordinator) routes() (routes []route, err error) {
-	for _, s := range c.Config.Pipeline.Steps {
+	for _, s := range c.Config().Pipeline.Steps {
 		add := func(path string, spare bool) { routes = append(routes, route{s.Type, path, spare}) }
 		switch s.Type {
 		case stepRender:
@@ -106,7 +106,7 @@ func (c *Coordinator) routes() (routes []route, err error) {
 
 // openAIFormat reports the format of the legs of an encode or prefill step.
 func (c *Coordinator) openAIFormat(s conf.Step) (bool, error) {
-	format := c.Config.Pipeline.UseOpenAIFormat
+	format := c.Config().Pipeline.UseOpenAIFormat
 	if s.Params == nil {
 		return format, nil
 	}
@@ -123,7 +123,7 @@ func (c *Coordinator) openAIFormat(s conf.Step) (bool, error) {
 
 // try tries one route, and says what came of it and whether legs can use it.
 func (c *Coordinator) try(ctx context.Context, r route) (found string, ok bool) {
-	u := c.upstream(r.profile)
+	u := c.current.Load().upstream(r.profile)
 	if u == nil {
 		return "no step has made its upstream", false
 	}
@@ -163,14 +163,4 @@ func (r route) verdict(status int, body []byte) (found string, ok bool) {
 // its own have an error object, a gateway's have neither.
 func isMissingRoute(body []byte) bool {
 	return wire.Valid(body) == nil && wire.Lookup(body, "detail") != nil
-}
-
-// upstream returns the upstream of a profile, or nil.
-func (c *Coordinator) upstream(name string) *gateway.Upstream {
-	for _, u := range c.upstreams {
-		if u.Name == name {
-			return u
-		}
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ const (
 
 // unready returns why hardly any request could be served now, or "".
 func (c *Coordinator) unready() string {
-	for _, u := range c.needed {
+	for _, u := range c.current.Load().needed {
 		if u.BreakerState() == "open" {
 			return "the circuit breaker of " + u.Name + " is open"
 		}

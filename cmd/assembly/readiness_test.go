@@ -103,7 +103,7 @@ func TestTermsOfRequestsAreThoseOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if s := c.Server.Settings; s.TenantHeader != "X-Tenant" || s.RequestTimeout != 7*time.Second {
+	if s := c.Server.Settings(); s.TenantHeader != "X-Tenant" || s.RequestTimeout != 7*time.Second {
 		t.Errorf("%+v", s)
 	}
 }

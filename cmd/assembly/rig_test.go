@@ -42,6 +42,8 @@ type rig struct {
 	finished chan server.Record
 	sent     atomic.Int64
 	dials    *dialGate
+	// text is what the configuration's file says when it is read again.
+	text atomic.Pointer[string]
 }
 
 // outcome is what Run returned.
@@ -81,6 +83,8 @@ type dialGate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed unless dials are held
 	reached chan struct{} // gets a value for each that is
+	// made, if set, is given each connection, and returns what is used for it.
+	made func(net.Conn) net.Conn
 }
 
 func newDialGate() *dialGate {
@@ -103,7 +107,7 @@ func (g *dialGate) release() {
 
 func (g *dialGate) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	g.mu.Lock()
-	open := g.open
+	open, made := g.open, g.made
 	g.mu.Unlock()
 	select {
 	case <-open:
@@ -115,30 +119,40 @@ func (g *dialGate) dial(ctx context.Context, network, addr string) (net.Conn, er
 			return nil, ctx.Err()
 		}
 	}
-	return new(net.Dialer).DialContext(ctx, network, addr)
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err == nil && made != nil {
+		conn = made(conn)
+	}
+	return conn, err
+}
+
+// file is the configuration file of a setup.
+func (r *rig) file(s setup) string {
+	s = s.whole()
+	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
+	return "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", cmp.Or(s.gateway, r.cluster.URL()))) +
+		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n%s", s.kv, s.ec, !s.tokensIn, s.pipeline) + steps
+}
+
+// whole returns the setup with what its zero values stand for.
+func (s setup) whole() setup {
+	s.kv, s.ec, s.steps = cmp.Or(s.kv, cluster.KVNixl), cmp.Or(s.ec, cluster.ECNixl), cmp.Or(s.steps, fullSteps)
+	return s
 }
 
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	if s.kv == "" {
-		s.kv = cluster.KVNixl
-	}
-	if s.steps == "" {
-		s.steps = fullSteps
-	}
-	if s.ec == "" {
-		s.ec = cluster.ECNixl
-	}
+	s = s.whole()
 	s.cluster.KV, s.cluster.EC = s.kv, s.ec
 	r := &rig{t: t, cluster: cluster.New(s.cluster), logs: &logBuffer{}, ended: make(chan outcome, 1),
 		finished: make(chan server.Record, 10_000), dials: newDialGate()}
 	if err := r.cluster.Start("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
-	text := "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", cmp.Or(s.gateway, r.cluster.URL()))) +
-		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n%s", s.kv, s.ec, !s.tokensIn, s.pipeline) + steps
-	cfg, err := conf.Parse("rig.toml", []byte(text), nil)
+	text := r.file(s)
+	r.text.Store(&text)
+	load := func() (*conf.Config, error) { return conf.Parse("rig.toml", []byte(*r.text.Load()), nil) }
+	cfg, err := load()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -146,12 +160,12 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.trace {
 		level = wire.LevelTrace
 	}
-	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial,
+	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial, Load: load,
 		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: level}))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Server.Finished = func(rec server.Record) { r.finished <- rec }
+	r.OnFinished(func(rec server.Record) { r.finished <- rec })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

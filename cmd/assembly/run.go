@@ -26,8 +26,9 @@ func (c *Coordinator) Run(ctx context.Context, public, ops net.Listener) (cut in
 	}
 	select {
 	case <-ctx.Done():
-		c.log.Info("draining", "requests", c.Engine.Status().Inflight, "drain_delay", c.Config.Server.DrainDelay,
-			"shutdown_timeout", c.Config.Server.ShutdownTimeout)
+		c.refuseReloads()
+		c.log.Info("draining", "requests", c.Engine.Status().Inflight, "drain_delay", c.Config().Server.DrainDelay,
+			"shutdown_timeout", c.Config().Server.ShutdownTimeout)
 		c.Server.Drain()
 		c.pause(failed, &serving, &err)
 	case err = <-failed:
@@ -44,10 +45,10 @@ func (c *Coordinator) Run(ctx context.Context, public, ops net.Listener) (cut in
 
 // pause goes on serving for drain_delay.
 func (c *Coordinator) pause(failed <-chan error, serving *int, err *error) {
-	if c.Config.Server.DrainDelay <= 0 {
+	if c.Config().Server.DrainDelay <= 0 {
 		return
 	}
-	t := time.NewTimer(c.Config.Server.DrainDelay)
+	t := time.NewTimer(c.Config().Server.DrainDelay)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -62,7 +63,8 @@ const lastWords = 500 * time.Millisecond
 
 // drain ends everything, in order.
 func (c *Coordinator) drain() (cut int) {
-	end := time.Now().Add(c.Config.Server.ShutdownTimeout)
+	c.refuseReloads()
+	end := time.Now().Add(c.Config().Server.ShutdownTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	clients, hurry := context.WithCancel(context.Background())
@@ -82,12 +84,13 @@ func (c *Coordinator) drain() (cut int) {
 
 // Close frees what a coordinator holds. Requests that are left are cut.
 func (c *Coordinator) Close() {
+	c.refuseReloads()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	c.Engine.Close(ended)
 	c.Server.Close()
 	c.Admin.Close()
-	for _, f := range c.closers {
-		f()
-	}
+	c.retired.Wait()
+	c.current.Load().close()
+	c.traces.Close() // no request will end any more
 }

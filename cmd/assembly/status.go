@@ -19,11 +19,12 @@ type Status struct {
 
 // Status returns the state of the coordinator.
 func (c *Coordinator) Status(version string) Status {
+	g := c.current.Load()
 	s := Status{Version: version, Status: c.Engine.Status(), Breakers: map[string]string{}}
-	for _, p := range c.Pipeline.Phases() {
+	for _, p := range g.pipeline.Phases() {
 		s.Pipeline = append(s.Pipeline, p.Name())
 	}
-	for _, u := range c.upstreams {
+	for _, u := range g.upstreams {
 		s.Breakers[u.Name] = u.BreakerState()
 	}
 	return s
@@ -32,9 +33,9 @@ func (c *Coordinator) Status(version string) Status {
 // Describe prints what the configuration amounts to: the steps, the bounds, and
 // every value that is not a default, with where it came from.
 func (c *Coordinator) Describe(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	g, w := c.current.Load(), tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "pipeline")
-	for i, p := range c.Pipeline.Phases() {
+	for i, p := range g.pipeline.Phases() {
 		detail := ""
 		if d, ok := p.(fmt.Stringer); ok {
 			detail = d.String()
@@ -46,7 +47,7 @@ func (c *Coordinator) Describe(to io.Writer) error {
 		fmt.Fprintf(w, "  %s\t%d\t%d\n", p.Name, p.Size, p.Queue)
 	}
 	fmt.Fprintln(w, "\nupstreams\ttime-out\tbreaker")
-	for _, u := range c.upstreams {
+	for _, u := range g.upstreams {
 		b := "disabled"
 		if s := u.Breaker; s.Enabled {
 			b = fmt.Sprintf("opens after %d failures in a row, or %g of at least %d within %v; for %v, then %d trials",
@@ -55,7 +56,7 @@ func (c *Coordinator) Describe(to io.Writer) error {
 		fmt.Fprintf(w, "  %s\t%v\t%s\n", u.Name, u.Timeout, b)
 	}
 	fmt.Fprintln(w, "\nset\tvalue\tby")
-	for _, ch := range c.Config.Changes() {
+	for _, ch := range g.config.Changes() {
 		fmt.Fprintf(w, "  %s\t%s\t%s\n", ch.Key, ch.Value, ch.Origin)
 	}
 	return w.Flush()

@@ -59,7 +59,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	log := logger(cfg, stderr)
+	log, _ := logger(cfg, stderr)
 	muzzle(log)
 	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version(), LookupEnv: lookupIn(environ)})
 	if err != nil {
@@ -71,7 +71,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 		return err
 	}
 	out := &lines{to: stdout}
-	c.Server.Finished = func(r server.Record) { out.print(demoLine(r)) }
+	c.OnFinished(func(r server.Record) { out.print(demoLine(r)) })
 	printWelcome(stdout, public.Addr(), operators.Addr(), workers)
 	_, err = c.Run(ctx, public, operators) // what a demo cuts is no failure
 	return err

@@ -19,6 +19,10 @@ const usage = `coordinator drives LLM requests through the phases of a disaggreg
   coordinator demo      serve with a simulated cluster on loopback: nothing else is needed
   coordinator check     validate a configuration and print what it amounts to;
                         -live: try the routes that it needs as well
+  coordinator explain FILE
+                        say what would happen to a request, calling nothing
+  coordinator import FILE
+                        print our configuration for the YAML of the llm-d coordinator
   coordinator cluster   run only the simulated cluster
   coordinator inspect-kwargs FILE
                         print the tensors of rendered multimodal items
@@ -38,6 +42,8 @@ var commands = map[string]command{
 	"serve":          serve,
 	"demo":           demo,
 	"check":          check,
+	"explain":        explainRequest,
+	"import":         importConfig,
 	"cluster":        simulate,
 	"inspect-kwargs": inspectKwargs,
 	"version":        printVersion,

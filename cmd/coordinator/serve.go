@@ -53,13 +53,20 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	log := logger(cfg, stderr)
+	hangups, stop := onHangup()
+	defer stop()
+	log, level := logger(cfg, stderr)
 	muzzle(log)
-	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version(), LookupEnv: lookupIn(environ)})
+	apply := func(cfg *conf.Config, kept int64) {
+		level.Set(levels[cfg.LogLevel])
+		limitMemory(cfg.Actors.MaxInflightBytes(), kept, environ, log)
+	}
+	c, err := assembly.New(cfg, assembly.Options{Log: log, Version: version(), LookupEnv: lookupIn(environ),
+		Load: func() (*conf.Config, error) { return f.load(environ) }, Applied: apply})
 	if err != nil {
 		return err
 	}
-	limitMemory(cfg.Actors.MaxInflightBytes(), c.Pipeline.Kept(), environ, log)
+	apply(cfg, c.Pipeline().Kept())
 	paceCollector(environ)
 	public, ops, err := listen(cfg)
 	if err != nil {
@@ -68,9 +75,11 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 	}
 	log.Info("serving", "version", version(), "address", public.Addr().String(), "pipeline", c.Status(version()).Pipeline,
 		"gateway", cfg.Gateway.Address)
+	reloading := reloadAt(hangups, func() { c.Reload() }) // says by itself what came of it
 	cut, err := c.Run(ctx, public, ops)
+	reloading()
 	if err == nil && cut > 0 {
-		err = fmt.Errorf("%d requests were cut: they did not end within server.shutdown_timeout (%v)", cut, cfg.Server.ShutdownTimeout)
+		err = fmt.Errorf("%d requests were cut: they did not end within server.shutdown_timeout (%v)", cut, c.Config().Server.ShutdownTimeout)
 	}
 	log.Info("stopped", "cut", cut)
 	return err
@@ -108,12 +117,15 @@ func listen(cfg *conf.Config) (public, ops net.Listener, err error) {
 // debug, trace is below debug.
 var levels = map[int]slog.Level{1: slog.LevelWarn, 2: slog.LevelInfo, 3: slog.LevelInfo - 2, 4: slog.LevelDebug, 5: wire.LevelTrace}
 
-func logger(cfg *conf.Config, to io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: levels[cfg.LogLevel]}
+// logger makes the log of a configuration, and what sets its level.
+func logger(cfg *conf.Config, to io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(levels[cfg.LogLevel])
+	o := &slog.HandlerOptions{Level: level}
 	if cfg.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(to, o))
+		return slog.New(slog.NewTextHandler(to, o)), level
 	}
-	return slog.New(slog.NewJSONHandler(to, o))
+	return slog.New(slog.NewJSONHandler(to, o)), level
 }
 
 // muzzle keeps what libraries print by the log package out of the log: net/http

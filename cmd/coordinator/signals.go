@@ -41,3 +41,33 @@ func untilSignal(stderr io.Writer) (ctx context.Context, stop func()) {
 		cancel()
 	}
 }
+
+// onHangup returns the SIGHUPs of the process from now on. Those that come while
+// nobody receives one are one together. Stop gives the signal back its usual
+// meaning, which is to end the process.
+func onHangup() (hangups <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// reloadAt calls reload at each signal, until stop is called, which waits for one
+// that is under way.
+func reloadAt(signals <-chan os.Signal, reload func()) (stop func()) {
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for {
+			select {
+			case <-signals:
+				reload()
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		waiting.Wait()
+	}
+}

@@ -21,6 +21,7 @@ import (
 type serving struct {
 	*process // the lines are those of its log
 	base     string
+	file     string // its configuration
 }
 
 // startServing starts a coordinator that only decodes, at a gateway.
@@ -43,7 +44,7 @@ func startServing(t *testing.T, bin, gateway, shutdownTimeout string) *serving {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	s := &serving{process: &process{Cmd: cmd, lines: bufio.NewScanner(logs)}}
+	s := &serving{process: &process{Cmd: cmd, lines: bufio.NewScanner(logs)}, file: file}
 	s.base = "http://" + regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(last(s.until(t, `"serving"`)))[1]
 	return s
 }
@@ -123,5 +124,60 @@ func TestSignalsWhileARequestRuns(t *testing.T) {
 				t.Errorf("exit %d\n%s", code, rest)
 			}
 		})
+	}
+}
+
+// edit changes the configuration, and has the process read it again.
+func (s *serving) edit(t *testing.T, old, new string) {
+	t.Helper()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.file, []byte(strings.Replace(string(text), old, new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Process.Signal(syscall.SIGHUP)
+}
+
+// TestHangupReloads: SIGHUP has the file read again, and never ends the process.
+func TestHangupReloads(t *testing.T) {
+	workers := cluster.New(cluster.Options{KV: cluster.KVSharedStorage})
+	if err := workers.Start("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer workers.Close()
+	s := startServing(t, binary(t), workers.URL(), "10m")
+	s.ask(t, workers)
+	log := func(word string, want ...string) {
+		t.Helper()
+		line := last(s.until(t, word))
+		for _, w := range want {
+			if !strings.Contains(line, w) {
+				t.Errorf("want %s in %s", w, line)
+			}
+		}
+	}
+	s.edit(t, "", "")
+	log("nothing changed", `"level":"INFO"`)
+	s.edit(t, "[server]", "log_level = 4\n[server]\nidle_timeout = \"9s\"")
+	log(`"configuration reloaded"`, `"applied":["log_level"]`, `"needs_restart":["server.idle_timeout"]`)
+	s.edit(t, `"decode"`, `"decodee"`)
+	log("not reloaded", `"level":"ERROR"`, "unknown step type: decodee")
+	s.edit(t, `"decodee"`, "1")
+	log("not reloaded", "c.toml:11: pipeline.steps[1].type: want the name of a phase")
+	if err := os.Remove(s.file); err != nil {
+		t.Fatal(err)
+	}
+	s.Process.Signal(syscall.SIGHUP)
+	log("not reloaded", "c.toml", "no such file")
+
+	s.Process.Signal(syscall.SIGTERM)
+	log(`"draining"`, `"requests":1`)
+	s.Process.Signal(syscall.SIGHUP)
+	log("not reloaded", "draining")
+	s.Process.Signal(os.Interrupt)
+	if code, _ := s.wait(t); code != 1 {
+		t.Errorf("exit %d", code)
 	}
 }

@@ -13,13 +13,20 @@ import (
 // Budget is what all requests together may hold. It may be used by many
 // goroutines. A nil Budget has no limit and counts nothing.
 type Budget struct {
-	limit   int64
+	limit   atomic.Int64
 	used    atomic.Int64
 	refused atomic.Int64
 }
 
 // New makes a budget of so many bytes.
-func New(limit int64) *Budget { return &Budget{limit: limit} }
+func New(limit int64) *Budget {
+	b := &Budget{}
+	b.SetLimit(limit)
+	return b
+}
+
+// SetLimit changes how many bytes may be held. What is held already stays.
+func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 
 // Used returns the bytes that are charged now.
 func (b *Budget) Used() int64 { return b.used.Load() }
@@ -48,7 +55,7 @@ func (a *Account) Charge(n int64) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b := a.budget; a.closed || b.used.Add(n) > b.limit {
+	if b := a.budget; a.closed || b.used.Add(n) > b.limit.Load() {
 		if !a.closed {
 			b.used.Add(-n)
 		}

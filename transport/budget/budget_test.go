@@ -253,3 +253,25 @@ func TestUsedScratchIsChargedLikeNew(t *testing.T) {
 		}
 	}
 }
+
+// TestALowerLimitTakesNothingAway from who holds it.
+func TestALowerLimitTakesNothingAway(t *testing.T) {
+	b := New(100)
+	a := b.Open()
+	if err := a.Charge(80); err != nil {
+		t.Fatal(err)
+	}
+	b.SetLimit(50)
+	if err := a.Charge(1); err == nil || b.Used() != 80 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	a.Refund(50)
+	if err := a.Charge(20); err != nil || b.Used() != 50 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	b.SetLimit(200)
+	if err := a.Charge(150); err != nil || b.Used() != 200 {
+		t.Errorf("%v, used %d", err, b.Used())
+	}
+	a.Close()
+}

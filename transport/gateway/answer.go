@@ -35,7 +35,9 @@ func (a *Answer) Read(p []byte) (int, error) {
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	fault := t.failed(err).fault
+	fail := t.failed(err)
+	fault := fail.fault
+	t.call.Failed(fail.why())
 	if t.gone() {
 		return n, fault
 	}
@@ -73,6 +75,7 @@ func (a *Answer) Fail() {
 // Failed is Fail of a stream that has begun, and counted with its cause.
 func (a *Answer) Failed(cause string) {
 	a.Fail()
+	a.attempt.call.Failed(cause)
 	a.attempt.u.metrics.streamBroken.WithLabelValues(cause).Inc()
 }
 

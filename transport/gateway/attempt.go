@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -45,6 +46,7 @@ type attempt struct {
 	url    url.URL
 	hooks  httptrace.ClientTrace
 	flat   flatBody
+	call   journal.Open
 
 	connected, reused, answered atomic.Bool
 
@@ -70,6 +72,7 @@ func (u *Upstream) send(ctx context.Context, leg Leg, use func(*attempt) *failur
 			return sent, fail.fault
 		}
 		sent.last = fail
+		a.call.Failed(fail.why())
 		if u.again(ctx, &leg, sent.Attempts, fail) {
 			a.discard()
 			a.end()
@@ -134,6 +137,7 @@ func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 		return a.failed(err)
 	}
 	a.resp = resp
+	a.call.Answered(resp.StatusCode, time.Now())
 	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
 	if !leg.Hold || resp.StatusCode/100 != 2 || !wire.IsEventStream(resp.Header) {
 		judge(a.permit, resp)
@@ -210,6 +214,7 @@ func (a *attempt) discard() {
 
 // end frees what the attempt holds.
 func (a *attempt) end() {
+	a.call.End(time.Now())
 	a.idle.Store(0) // if the timer rings just now, it is for the last time
 	a.timer.Stop()
 	a.cancel(nil)
@@ -224,6 +229,7 @@ func (a *attempt) end() {
 // Idempotency-Key says that it may.
 func (a *attempt) request(leg *Leg, n int) *http.Request {
 	a.id, a.path = attemptID(leg.ID, n), leg.Path
+	a.call = leg.note(a)
 	payload := leg.Body(a.id)
 	if a.tracing() {
 		a.trace("leg", payload.Redacted())
@@ -241,6 +247,16 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 	req.Method, req.URL, req.Host = cmp.Or(leg.Method, http.MethodPost), &a.url, a.url.Host
 	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), a.flat.of(payload), payload.Size()
 	return req
+}
+
+// note has the journal know of an attempt.
+func (leg *Leg) note(a *attempt) journal.Open {
+	if leg.noted {
+		leg.call = leg.call.Again(a.id, a.began)
+	} else {
+		leg.call, leg.noted = leg.Journal.Begin(a.u.Name, a.id, a.began), true
+	}
+	return leg.call
 }
 
 // blank is what every request begins with.
@@ -263,6 +279,12 @@ func (a *attempt) header(leg *Leg, id string) http.Header {
 	}
 	if leg.ContentType == NoContentType {
 		delete(h, "Content-Type")
+	}
+	if leg.Journal != nil && leg.Journal.Trace.Ours {
+		h["Traceparent"] = []string{leg.Journal.Trace.Traceparent(a.call.Span)}
+		if leg.Journal.Trace.Parent == (journal.SpanID{}) {
+			delete(h, "Tracestate") // it belongs to no trace, or to one that could not be read
+		}
 	}
 	if leg.Prefer != "" {
 		h["Prefer"] = []string{leg.Prefer}

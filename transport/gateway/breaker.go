@@ -81,8 +81,17 @@ func newBreaker(profile string, s BreakerSettings, m *Metrics) *breaker {
 			m.breakerTransitions.WithLabelValues(profile, from.String(), to.String()).Inc()
 		},
 	})
-	m.watchBreaker(profile, func() float64 { return float64(b.cb.State()) })
 	return b
+}
+
+// TakeOver has the upstream go on with the breaker of the one in whose place it
+// is put, with all that it knows, if that is for the same profile of the same
+// address and has the same settings. It is called before the upstream is used; a
+// nil upstream changes nothing.
+func (u *Upstream) TakeOver(from *Upstream) {
+	if from != nil && u.Name == from.Name && u.Profile == from.Profile && u.Address() == from.Address() && u.Breaker == from.Breaker {
+		u.breaker = from.breaker
+	}
 }
 
 // ready reports, without taking a permit, whether one could be had.

@@ -52,7 +52,9 @@ func see(t *testing.T, o *Origin, edit ...func(*UpstreamSettings)) *rig {
 		f(&s)
 	}
 	r := &rig{t: t, reg: prometheus.NewRegistry()}
-	r.Upstream = NewUpstream(o, s, NewMetrics(r.reg))
+	m := NewMetrics(r.reg)
+	r.Upstream = NewUpstream(o, s, m)
+	m.Show(r.Upstream)
 	return r
 }
 

@@ -1,13 +1,14 @@
 package gateway
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are the figures of all upstreams of a process.
 type Metrics struct {
-	reg                promauto.Factory
 	requests           *prometheus.CounterVec
 	duration           *prometheus.HistogramVec
 	retries            *prometheus.CounterVec
@@ -15,6 +16,7 @@ type Metrics struct {
 	streamBroken       *prometheus.CounterVec
 	breakerTransitions *prometheus.CounterVec
 	breakerRejected    *prometheus.CounterVec
+	breakers           *breakerStates
 }
 
 const namespace = "llm_d_coordinator"
@@ -26,11 +28,14 @@ var legBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.
 // NewMetrics registers the metrics with reg; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
+	breakers := &breakerStates{}
+	if reg != nil {
+		reg.MustRegister(breakers)
+	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return f.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
 	return &Metrics{
-		reg:      f,
 		requests: counter("upstream_request_total", "Legs sent, attempts counted singly.", "upstream"),
 		duration: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "upstream_request_duration_seconds", Buckets: legBuckets,
@@ -40,13 +45,35 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		retriesRefused:     counter("retries_refused_total", "Legs not sent again because the retry budget was used up, by phase.", "phase"),
 		streamBroken:       counter("stream_broken_total", "Answers that broke off after they began, by cause.", "cause"),
 		breakerTransitions: counter("breaker_transitions_total", "Changes of a circuit breaker's state.", "profile", "from", "to"),
+		breakers:           breakers,
 		breakerRejected:    counter("breaker_rejected_total", "Requests and attempts refused by a circuit breaker.", "profile"),
 	}
 }
 
-func (m *Metrics) watchBreaker(profile string, state func() float64) {
-	m.reg.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "breaker_state", ConstLabels: prometheus.Labels{"profile": profile},
-		Help: "State of a profile's circuit breaker: 0 closed, 1 half open, 2 open.",
-	}, state)
+// Show has the metrics tell the states of these upstreams' breakers, and of no
+// others any more.
+func (m *Metrics) Show(upstreams ...*Upstream) { m.breakers.shown.Store(&upstreams) }
+
+// breakerStates are read when they are asked for.
+type breakerStates struct{ shown atomic.Pointer[[]*Upstream] }
+
+var breakerState = prometheus.NewDesc(namespace+"_breaker_state",
+	"State of a profile's circuit breaker: 0 closed, 1 half open, 2 open.", []string{"profile"}, nil)
+
+// Describe implements prometheus.Collector.
+func (*breakerStates) Describe(ch chan<- *prometheus.Desc) { ch <- breakerState }
+
+// Collect implements prometheus.Collector.
+func (s *breakerStates) Collect(ch chan<- prometheus.Metric) {
+	shown := s.shown.Load()
+	if shown == nil {
+		return
+	}
+	told := map[string]bool{}
+	for _, u := range *shown {
+		if b := u.breaker; b != nil && !told[u.Name] {
+			told[u.Name] = true
+			ch <- prometheus.MustNewConstMetric(breakerState, prometheus.GaugeValue, float64(b.cb.State()), u.Name)
+		}
+	}
 }

@@ -63,6 +63,14 @@ type failure struct {
 	refused bool
 }
 
+// why says in a word why the attempt failed.
+func (f *failure) why() string {
+	if f.reason != "" {
+		return f.reason
+	}
+	return f.fault.ErrorCode()
+}
+
 // statusReason returns the reason to send a leg again that was answered with a
 // status, or "".
 func statusReason(status int) string {

@@ -9,10 +9,9 @@ import (
 // all again would only make it worse. It may be used by many goroutines. A nil
 // budget allows everything.
 type RetryBudget struct {
-	ratio float64
-	least int
-
 	mu      sync.Mutex
+	ratio   float64
+	least   int
 	seconds [budgetWindow]budgetSecond
 }
 
@@ -29,6 +28,13 @@ type budgetSecond struct {
 // be sent again, and always so many.
 func NewRetryBudget(ratio float64, least int) *RetryBudget {
 	return &RetryBudget{ratio: ratio, least: least}
+}
+
+// Set changes what is allowed. Legs and retries of the last 10 s still count.
+func (b *RetryBudget) Set(ratio float64, least int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ratio, b.least = ratio, least
 }
 
 // now returns the current second. The lock is held.

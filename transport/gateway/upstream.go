@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -134,6 +135,8 @@ type Leg struct {
 	// Cut, if it is not 0, shortens the strings of an answer that is read whole to
 	// so many bytes as they arrive: see wire.Cutter.
 	Cut int
+	// Journal, if set, records each attempt.
+	Journal *journal.Journal
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
 
@@ -142,6 +145,9 @@ type Leg struct {
 	unread bool
 	// fresh: it goes out on a connection that has not been used.
 	fresh bool
+	// call is the last attempt in the journal, if one is noted.
+	call  journal.Open
+	noted bool
 }
 
 // NoContentType is the ContentType of a leg that has none.

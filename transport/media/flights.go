@@ -21,8 +21,8 @@ type FlightSettings struct {
 	// Memory is charged for images as their bytes arrive, and while requests hold
 	// them; nil charges nothing.
 	Memory *budget.Budget
-	// Landed, if set, is told of each download at its end.
-	Landed func(error)
+	// Landed, if set, is told of each download at its end, and how long it took.
+	Landed func(time.Duration, error)
 }
 
 // Flights are the downloads that are under way, by URL, and the images that are
@@ -43,7 +43,7 @@ type Flights struct {
 	fetch    func(ctx context.Context, url string, memory *budget.Account) (fetched, error)
 	memory   *budget.Budget
 	patience time.Duration // that a stray may wait to begin
-	landed   func(error)
+	landed   func(time.Duration, error)
 	strays   chan struct{} // holds a value for each stray
 	running  sync.WaitGroup
 
@@ -92,7 +92,7 @@ func NewFlights(f *Fetcher, s FlightSettings) *Flights {
 		fs.cache = newCache(s.CacheSize, s.CacheTTL)
 	}
 	if fs.landed == nil {
-		fs.landed = func(error) {}
+		fs.landed = func(time.Duration, error) {}
 	}
 	return fs
 }
@@ -191,11 +191,12 @@ func (fs *Flights) forget(f *flight) {
 // download fetches. A panic fails those that wait, and nobody else: here is no
 // worker whose supervision would see to it.
 func (fs *Flights) download(f *flight) (got fetched, err error) {
+	began := time.Now()
 	defer func() {
 		if cause := recover(); cause != nil {
 			got, err = fetched{}, crashed(cause)
 		}
-		fs.landed(err)
+		fs.landed(time.Since(began), err)
 	}()
 	return fs.fetch(f.ctx, f.url, f.account)
 }

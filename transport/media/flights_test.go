@@ -41,7 +41,7 @@ type outcome struct {
 // newAirport opens one, for use in a bubble.
 func newAirport(t *testing.T, s FlightSettings) *airport {
 	a := &airport{t: t, under: map[string]*held{}}
-	s.Landed = func(err error) {
+	s.Landed = func(_ time.Duration, err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.results = append(a.results, err)

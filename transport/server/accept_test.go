@@ -133,7 +133,7 @@ func TestPromisedLengthReservesLittle(t *testing.T) {
 			largest = max(largest, len(p))
 			return 0, io.ErrUnexpectedEOF
 		})
-		if _, fault := s.readBody(httptest.NewRecorder(), r, nil); fault == nil || fault.Kind != wire.Canceled || largest > 1<<20+1 {
+		if _, fault := s.desk.Load().readBody(httptest.NewRecorder(), r, nil); fault == nil || fault.Kind != wire.Canceled || largest > 1<<20+1 {
 			t.Errorf("%d: %d bytes reserved, %v", promised, largest, fault)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // pipeline is the handler of a protocol's route.
-func (s *Server) pipeline(p *wire.Protocol) http.Handler { return s.handle(p, s.engine, s.accept) }
+func (s *desk) pipeline(p *wire.Protocol) http.Handler { return s.handle(p, s.engine, s.accept) }
 
 // accepter makes a request of what a client has sent.
 type accepter func(r *http.Request, p *wire.Protocol, id string, body []byte) (*phases.Request, *wire.Fault)
 
 // handle is the handler of requests that an engine serves.
-func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.Handler {
+func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		received := time.Now()
 		id := s.requestID(r)
@@ -36,10 +36,10 @@ func (s *Server) handle(p *wire.Protocol, engine Engine, accept accepter) http.H
 			fault = s.setTerms(req, r.Header)
 		}
 		if fault != nil {
-			req = &phases.Request{ID: id, Protocol: p, Received: received}
+			req = &phases.Request{ID: id, Protocol: p, Received: received, Tenant: s.tenant(r.Header)}
 		}
-		req.Memory = memory
-		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req}
+		req.Memory, req.Journal = memory, s.journal(r)
+		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body))}
 		if fault != nil {
 			a.fail(fault)
 		} else {
@@ -66,10 +66,11 @@ func (s *Server) trace(id string, body []byte) {
 // answering is the writing of one answer. It belongs to the handler's
 // goroutine.
 type answering struct {
-	server *Server
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	req    *phases.Request
+	server  *desk
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	req     *phases.Request
+	running Running
 
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to
@@ -80,6 +81,7 @@ type answering struct {
 	fault    *wire.Fault
 	abort    bool
 	extended time.Time // when the client was given its time to take what is written
+	last     time.Time // when the last piece of a stream came
 }
 
 // run hands the request to the engine and writes what comes back. It returns
@@ -130,11 +132,20 @@ func (a *answering) write(it phases.Item) error {
 	}
 	return it.Rest.Relay(func(b []byte, at time.Time) error {
 		a.extend(at)
+		a.pause(at)
 		if err := a.piece(b, at); err != nil {
 			return err
 		}
 		return a.rc.Flush()
 	})
+}
+
+// pause counts the time since the last piece of a stream of events.
+func (a *answering) pause(at time.Time) {
+	if a.events && !a.last.IsZero() {
+		a.server.metrics.chunks.Observe(at.Sub(a.last).Seconds())
+	}
+	a.last = at
 }
 
 // piece writes a piece of the answer's body.

@@ -18,7 +18,7 @@ var passedMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, h
 // through. Workers have others, to load adapters or to sleep, that clients must
 // not reach: a path that anything on the way could read as another is none of
 // ours.
-func (s *Server) passesThrough(r *http.Request) bool {
+func (s *desk) passesThrough(r *http.Request) bool {
 	path := r.URL.Path
 	if !slices.Contains(passedMethods, r.Method) || !plain(path) {
 		return false
@@ -53,7 +53,7 @@ func plain(path string) bool {
 // passed through. A JSON object loses what a client may not send; other bodies
 // go as they came if no worker would read them as JSON, and are refused
 // otherwise: they could hold the same in a spelling that we do not read.
-func (s *Server) acceptPassthrough(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
+func (s *desk) acceptPassthrough(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
 	req := &phases.Request{
 		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Query: r.URL.RawQuery, Out: phases.NewResponse(),
 		Passed: phases.Passed{Method: r.Method, Path: r.URL.Path, RawPath: r.URL.EscapedPath(),

@@ -111,11 +111,16 @@ func TestFigures(t *testing.T) {
 
 func TestRecordOfARequest(t *testing.T) {
 	began := time.Now()
-	steps := []phases.StepTrace{{Phase: "prefill", Began: began, Ended: began.Add(time.Second)}}
 	r := start(t, engine(func(ctx context.Context, req *phases.Request) error {
 		go func() {
 			err := say(ctx, req.Out, events, "data: 1\n\n")
-			req.Trace.Steps, req.Decoded.Reruns = steps, 1
+			req.Journal.BeginStep("prefill", began)
+			req.Journal.Waited("prefill", began, began.Add(time.Second/4))
+			call := req.Journal.Begin("prefill", req.ID, began.Add(time.Second/4))
+			call.End(began.Add(time.Second))
+			req.Journal.EndStep(1, "", began.Add(time.Second))
+			req.Journal.SetTokensOut(7)
+			req.Decoded.Reruns = 1
 			req.Out.Finish(err)
 		}()
 		return nil
@@ -127,7 +132,7 @@ func TestRecordOfARequest(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 	text := r.log.String()
-	for _, want := range []string{"level=INFO", "request_id=the-id", "model=m", "status=200", "bytes=9", "prefill=1s", "reruns=1"} {
+	for _, want := range []string{"level=INFO", "request_id=the-id", "model=m", "status=200", "bytes=9", "prefill.queued=250ms", "prefill.ran=750ms", "prefill.attempts=1", "tokens_out=7", "client_gone=false", "internal_id=" + rec.Serial, "bytes_in=", "reruns=1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log: %s", want, text)
 		}

@@ -31,7 +31,7 @@ func (s *Server) requestID(r *http.Request) string {
 
 // receive reads what every request must be to be served. The fault it returns is
 // for the client.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
+func (s *desk) receive(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
 	if f := s.refusal(r); f != nil {
 		return nil, f
 	}
@@ -44,7 +44,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, memory *budget.
 }
 
 // accept makes a request of a protocol of what a client has sent.
-func (s *Server) accept(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
+func (s *desk) accept(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
 	body, err := wire.ParseBody(text)
 	if err != nil {
 		return nil, wire.Invalid("invalid_json", "the body is not a JSON object: %v", err)
@@ -66,7 +66,7 @@ func (s *Server) accept(r *http.Request, p *wire.Protocol, id string, text []byt
 
 // readBody reads a request body under the read time-out, which it lifts if it
 // has all of it. What it holds is charged as its bytes arrive.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
+func (s *desk) readBody(w http.ResponseWriter, r *http.Request, memory *budget.Account) ([]byte, *wire.Fault) {
 	if r.ContentLength > s.MaxBody {
 		return nil, s.tooLarge(w)
 	}
@@ -112,7 +112,7 @@ func isConnectionError(r *http.Request, err error) bool {
 // which a gateway that loses the profile header would send round for ever, and
 // requests to speak something else than HTTP. HTTP/2 on an open port is offered
 // by clients that can do without (RFC 9113, 3.1): that is not taken up.
-func (s *Server) refusal(r *http.Request) *wire.Fault {
+func (s *desk) refusal(r *http.Request) *wire.Fault {
 	if r.Header[wire.HeaderHop] != nil {
 		return wire.Faultf(wire.RoutingLoop, "this request is one of the coordinator's own: the gateway sends legs back to it (is %s lost on the way?)", s.ProfileHeader)
 	}
@@ -132,7 +132,7 @@ const lingering = 5 * time.Second
 // linger takes what is left of a body whose request was refused in the middle of
 // it, and throws it away: a client that is still writing would find its
 // connection reset before it reads why.
-func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
+func (s *desk) linger(w http.ResponseWriter, r *http.Request) {
 	if r.Header["Expect"] != nil {
 		return // it may not have begun, and then does not
 	}
@@ -146,7 +146,7 @@ func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
 	io.CopyN(io.Discard, r.Body, s.MaxBody)
 }
 
-func (s *Server) tooLarge(w http.ResponseWriter) *wire.Fault {
+func (s *desk) tooLarge(w http.ResponseWriter) *wire.Fault {
 	w.Header().Set("Connection", "close") // the rest is not read
 	return wire.Faultf(wire.TooLarge, "the request body is larger than %d bytes", s.MaxBody)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/budget"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -62,21 +63,29 @@ type Settings struct {
 	// Unready says why no request could be served now, or "" if some could; nil
 	// is always "". It is asked at each probe, and must not block.
 	Unready func() string
+	// Tracing has requests, and their calls, be spans of traces: see journal.Trace.
+	// It returns whether a trace is recorded, new or the client's with the client's
+	// Flags; nil passes on what clients send.
+	Tracing func(journal.Trace) bool
 	// TLS of the listener; nil is none. HTTP/2 is spoken with it.
 	TLS *tls.Config
 }
 
 // Server is the public listener. Its handler may serve many requests at once.
 type Server struct {
-	Settings
 	engine   Engine
 	log      *slog.Logger
 	metrics  *Metrics
 	http     *http.Server
+	tls      bool
+	desk     atomic.Pointer[desk]
 	draining atomic.Bool
+	serial   serial
 
-	// Finished, if set before the server is used, is called after each request
-	// on a protocol's route, also one that was refused.
+	// Began and Finished, if set before the server is used, are called for each
+	// request that is served or refused: when it has been read, and when it has
+	// ended.
+	Began    func(Running)
 	Finished func(Record)
 }
 
@@ -88,10 +97,10 @@ func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
 	if m == nil {
 		m = NewMetrics(nil)
 	}
-	s.TenantHeader = http.CanonicalHeaderKey(s.TenantHeader) // once, not for each request
-	srv := &Server{Settings: s, engine: e, log: log, metrics: m}
+	srv := &Server{engine: e, tls: s.TLS != nil, log: log, metrics: m, serial: serial{start: time.Now().UnixMilli()}}
+	srv.Apply(s)
 	srv.http = &http.Server{
-		Handler:           srv.limited(srv.routes()),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { srv.desk.Load().handler.ServeHTTP(w, r) }),
 		ReadHeaderTimeout: s.ReadTimeout,
 		IdleTimeout:       s.IdleTimeout,
 		TLSConfig:         s.TLS,
@@ -104,7 +113,7 @@ func New(s Settings, e Engine, log *slog.Logger, m *Metrics) *Server {
 }
 
 // routes is the table of what clients may call.
-func (s *Server) routes() http.Handler {
+func (s *desk) routes() http.Handler {
 	r := httprouter.New()
 	r.RedirectTrailingSlash = false
 	r.RedirectFixedPath = false
@@ -143,7 +152,7 @@ func (s *Server) routes() http.Handler {
 // answer renews the other. Both stand when the handler returns: net/http then
 // reads what is left of a body that was refused and writes the last bytes of
 // the answer, and would wait for either for ever.
-func (s *Server) limited(next http.Handler) http.Handler {
+func (s *desk) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc, now := http.NewResponseController(w), time.Now()
 		if s.ReadTimeout > 0 {
@@ -163,7 +172,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 // nil then, and otherwise says why it stopped.
 func (s *Server) Serve(l net.Listener) error {
 	serve := s.http.Serve
-	if s.TLS != nil {
+	if s.tls {
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
 	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -191,7 +200,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	s.writeJSON(w, r, http.StatusOK, `{"ok":true}`)
 }
 
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+func (s *desk) readyz(w http.ResponseWriter, r *http.Request) {
 	reason := ""
 	if s.draining.Load() {
 		reason = "shutting down"

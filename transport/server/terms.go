@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -24,7 +25,7 @@ const (
 // setTerms tells a request on what terms it is served: for whom, and until when.
 // Its time began when its headers were there: a body that comes in slowly is the
 // client's own time.
-func (s *Server) setTerms(req *phases.Request, h http.Header) *wire.Fault {
+func (s *desk) setTerms(req *phases.Request, h http.Header) *wire.Fault {
 	req.Tenant = s.tenant(h)
 	limit := s.RequestTimeout
 	if values := h[headerTimeout]; values != nil {
@@ -43,8 +44,29 @@ func (s *Server) setTerms(req *phases.Request, h http.Header) *wire.Fault {
 	return nil
 }
 
+// journal begins the record of a request, in the trace that its client names.
+func (s *desk) journal(r *http.Request) *journal.Journal {
+	j := &journal.Journal{}
+	if given := r.Header["Traceparent"]; len(given) == 1 {
+		j.Trace, _ = journal.ParseTraceparent(given[0])
+	}
+	if s.Tracing == nil {
+		return j
+	}
+	j.Trace.Ours, j.Trace.Span = true, journal.NewSpanID()
+	if !j.Trace.Known() {
+		j.Trace.ID = journal.NewTraceID()
+	}
+	record := s.Tracing(j.Trace)
+	j.Trace.Flags = 0
+	if record {
+		j.Trace.Flags = 1
+	}
+	return j
+}
+
 // tenant is whom a request is for: "" if it does not say.
-func (s *Server) tenant(h http.Header) string {
+func (s *desk) tenant(h http.Header) string {
 	values := h[s.TenantHeader] // none has the name ""
 	if len(values) == 0 {
 		return ""

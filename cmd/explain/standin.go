@@ -1,0 +1,188 @@
+package explain
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Hosts of the two upstreams. The names are reserved: they exist nowhere.
+const (
+	gatewayHost = "gateway.invalid"
+	renderHost  = "render.invalid"
+)
+
+// standIn is the gateway and the render service: it answers whatever it is asked
+// with as little as will do, and remembers what it was asked. It does not judge:
+// a worker may refuse what it takes.
+type standIn struct {
+	pipe          *cluster.PipeListener
+	server        *http.Server
+	serving       sync.WaitGroup
+	profileHeader string
+
+	mu   sync.Mutex
+	seen []seen
+}
+
+// seen is a leg as it came.
+type seen struct {
+	host, method, path, query string
+	header                    http.Header
+	body                      []byte
+	// profile is that of a leg to the gateway; image is the number of the one that
+	// an encode leg is about.
+	profile string
+	image   int
+}
+
+func startStandIn(profileHeader string) *standIn {
+	s := &standIn{pipe: cluster.NewPipeListener(), profileHeader: profileHeader}
+	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
+	s.serving.Go(func() { _ = s.server.Serve(s.pipe) }) // ends with ErrServerClosed
+	return s
+}
+
+// dial connects to the stand-in, and to nothing else.
+func (s *standIn) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, _, _ := net.SplitHostPort(address); host != gatewayHost && host != renderHost {
+		return nil, fmt.Errorf("explain calls nothing, but %s was dialled", address)
+	}
+	return s.pipe.DialContext(ctx, network, address)
+}
+
+func (s *standIn) close() {
+	_ = s.server.Close() // its only error is that of closing the listener
+	s.serving.Wait()
+}
+
+// legs returns what was asked. Those of encode come in any order: they are put in
+// that of their images.
+func (s *standIn) legs() []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	legs := slices.Clone(s.seen)
+	for lo := range legs {
+		hi := lo
+		for hi < len(legs) && legs[hi].profile == stepEncode {
+			hi++
+		}
+		slices.SortStableFunc(legs[lo:hi], func(a, b seen) int { return a.image - b.image })
+	}
+	return legs
+}
+
+func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	leg := seen{host: r.Host, method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, header: r.Header.Clone(), body: body,
+		profile: r.Header.Get(s.profileHeader)}
+	if leg.profile == stepEncode {
+		leg.image = hashNumber(body)
+	}
+	s.mu.Lock()
+	s.seen = append(s.seen, leg)
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Prefer") != "" {
+		w.WriteHeader(http.StatusPreconditionFailed)
+		return
+	}
+	w.Write(leg.answer())
+}
+
+// Placeholders of what the upstreams would answer. They are as few as there can
+// be, so that whatever limit they are over the real ones are over too.
+const (
+	firstID     = 9990000 // of the prompt; the images' follow
+	hashPrefix  = "placeholder-hash-"
+	engineID    = "placeholder-engine"
+	tensorText  = "placeholder-tensor-"
+	encodeHost  = "placeholder-encode-host"
+	descriptor  = `{"peer_host":"` + encodeHost + `","peer_port":1,"size_bytes":1,"nixl_agent_metadata_b64":"placeholder-metadata"}`
+	handoff     = `{"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"` + engineID + `","remote_block_ids":[1],"remote_host":"placeholder-prefill-host","remote_port":1}`
+	emptyAnswer = `{"id":"placeholder","object":"placeholder","choices":[]}`
+)
+
+func (l *seen) answer() []byte {
+	if l.host == renderHost {
+		return l.rendered()
+	}
+	switch l.profile {
+	case stepEncode:
+		return fmt.Appendf(nil, `{"choices":[],"ec_transfer_params":{"%s%d":%s}}`, hashPrefix, l.image, descriptor)
+	case stepPrefill:
+		return []byte(`{"choices":[],"kv_transfer_params":` + handoff + `}`)
+	}
+	return []byte(emptyAnswer)
+}
+
+// rendered is a prompt of one token, and one more for each image. Equal images
+// have equal hashes.
+func (l *seen) rendered() []byte {
+	urls := imagesOf(l.path, l.body)
+	var ids, hashes, places, tensors []string
+	ids = append(ids, fmt.Sprint(firstID))
+	known := map[string]int{}
+	for i, url := range urls {
+		if known[url] == 0 {
+			known[url] = len(known) + 1
+		}
+		n := known[url]
+		ids = append(ids, fmt.Sprint(firstID+n))
+		hashes = append(hashes, fmt.Sprintf(`"%s%d"`, hashPrefix, n))
+		places = append(places, fmt.Sprintf(`{"offset":%d,"length":1}`, i+1))
+		tensors = append(tensors, fmt.Sprintf(`"%s%d"`, tensorText, n))
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"token_ids":[%s]`, strings.Join(ids, ","))
+	if len(urls) > 0 {
+		fmt.Fprintf(&b, `,"features":{"mm_hashes":{"image":[%s]},"mm_placeholders":{"image":[%s]},"kwargs_data":{"image":[%s]}}`,
+			strings.Join(hashes, ","), strings.Join(places, ","), strings.Join(tensors, ","))
+	}
+	b.WriteByte('}')
+	if l.path == wire.Completions.RenderPath {
+		return append(append([]byte("["), b.Bytes()...), ']')
+	}
+	return b.Bytes()
+}
+
+// imagesOf returns the URLs of the images in a render leg.
+func imagesOf(path string, body []byte) (urls []string) {
+	parsed, err := wire.ParseBody(body)
+	if err != nil || path != wire.Chat.RenderPath {
+		return nil
+	}
+	prompt, err := wire.Chat.Prompt(parsed)
+	if err != nil {
+		return nil
+	}
+	for i := range prompt.Media.Len() {
+		urls = append(urls, string(prompt.Media.URL(i)))
+	}
+	return urls
+}
+
+var hashInBody = regexp.MustCompile(hashPrefix + `(\d+)`)
+
+// hashNumber is the number of the image that a leg is about, or 0.
+func hashNumber(body []byte) (n int) {
+	if m := hashInBody.FindSubmatch(body); m != nil {
+		n, _ = strconv.Atoi(string(m[1])) // digits
+	}
+	return n
+}

@@ -1,0 +1,164 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// Types of steps.
+const (
+	stepMedia       = "replace-media-urls"
+	stepRender      = "render"
+	stepConditional = "conditional-decode"
+	stepEncode      = "encode"
+	stepPrefill     = "prefill"
+	stepDecode      = "decode"
+)
+
+// subject is a request, and what can be told of it by reading it.
+type subject struct {
+	Request
+	path string
+	// protocol is nil on a route that does not run through the pipeline; prompt is
+	// nothing if the body cannot be read.
+	protocol *wire.Protocol
+	prompt   wire.Prompt
+	// localKV is why the request cannot use the KV of another worker, or "".
+	localKV string
+	// removed are members of the body that no leg gets.
+	removed []string
+	// header is what is sent: the client's, and what a client's library would add.
+	header http.Header
+	// sent is the body with placeholders for the images that would be downloaded.
+	sent []byte
+	// pictures are these placeholders, as data URIs, and what they stand for.
+	pictures map[string]string
+	byURL    int // images that have one
+}
+
+func newSubject(cfg *conf.Config, req Request) (*subject, error) {
+	at, err := url.Parse(req.Route)
+	if err != nil || at.IsAbs() || at.Host != "" || !strings.HasPrefix(at.Path, "/") {
+		return nil, fmt.Errorf("the route must be a path such as %s", wire.Chat.Path)
+	}
+	s := &subject{Request: req, path: at.Path, sent: req.Body, pictures: map[string]string{}}
+	s.header = withDefaults(req.Header)
+	for _, p := range wire.Protocols() {
+		if p.Path == at.Path {
+			s.protocol = p
+		}
+	}
+	if s.protocol != nil && int64(len(req.Body)) <= cfg.Server.MaxRequestBytes() {
+		s.read(hasStep(cfg, stepMedia))
+	}
+	return s, nil
+}
+
+// withDefaults returns the headers that are sent for those of a client.
+func withDefaults(client http.Header) http.Header {
+	h := client.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
+	if h.Get(wire.HeaderRequestID) == "" {
+		h.Set(wire.HeaderRequestID, requestID)
+	}
+	if h["User-Agent"] == nil {
+		h["User-Agent"] = []string{""} // net/http sends one of its own otherwise
+	}
+	return h
+}
+
+func hasStep(cfg *conf.Config, kind string) bool {
+	for _, s := range cfg.Pipeline.Steps {
+		if s.Type == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// read finds out what the body says. What is wrong with it the coordinator finds.
+func (s *subject) read(downloads bool) {
+	whole, err := wire.ParseBody(s.Body)
+	if err != nil {
+		return
+	}
+	body := wire.Sanitize(whole)
+	s.removed = removed(s.Body, whole, body)
+	prompt, err := s.protocol.Prompt(body)
+	if err != nil {
+		return
+	}
+	s.prompt, s.localKV = prompt, s.protocol.LocalKV(body)
+	if downloads && prompt.Media.Len() > 0 {
+		s.inline(whole)
+	}
+}
+
+// removed names what sanitizing a body has taken out of it.
+func removed(text []byte, before, after *wire.Body) (names []string) {
+	seen := map[string]bool{}
+	wire.EachMember(text, func(quoted, _ []byte) bool {
+		name, ok := wire.Unquote(quoted)
+		if !ok || seen[name] {
+			return true
+		}
+		seen[name] = true
+		switch was, is := before.Get(name), after.Get(name); {
+		case is == nil:
+			names = append(names, name)
+		case !bytes.Equal(was, is):
+			names = append(names, "transfer params in "+name)
+		}
+		return true
+	})
+	return names
+}
+
+// inline puts a placeholder in the place of each URL that would be downloaded:
+// one for all that are the same, as they would be the same image.
+func (s *subject) inline(body *wire.Body) {
+	m := s.prompt.Media
+	uris, known := make([][]byte, m.Len()), map[string][]byte{}
+	for i := range uris {
+		if wire.IsDataURI(m.URL(i)) {
+			continue
+		}
+		s.byURL++
+		text, _ := wire.Unquote(m.URL(i))
+		if known[text] == nil {
+			uri := picture(len(known))
+			known[text], _ = json.Marshal(uri) // a string: it cannot fail
+			s.pictures[uri] = fmt.Sprintf("(placeholder of %s, which is not fetched)", maskURL(text))
+		}
+		uris[i] = known[text]
+	}
+	if s.byURL > 0 {
+		src := s.protocol.Source(body, s.prompt, m.Inline(uris), wire.Tokens{})
+		s.sent = s.protocol.RenderLeg(src).Append(nil)
+	}
+}
+
+// picture is the n-th of many different images of one pixel, as a data URI.
+func picture(n int) string {
+	one := image.NewNRGBA(image.Rect(0, 0, 1, 1))
+	one.SetNRGBA(0, 0, color.NRGBA{R: uint8(n >> 16), G: uint8(n >> 8), B: uint8(n), A: 255})
+	var b bytes.Buffer
+	_ = png.Encode(&b, one) // a pixel has no size that could be wrong, and a buffer takes all
+	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
+}
