@@ -57,7 +57,9 @@ func TestCloseCutsWhatIsLeft(t *testing.T) {
 		all = append(all, rg.begin(t.Context()), rg.begin(t.Context())) // at work, queued
 		rg.Swap(phases.PipelineOf(w))
 		all = append(all, rg.begin(t.Context()))
-		rg.Swap(phases.PipelineOf(one("b", nothing, "b", "a")))
+		// The first to be cut may free the place that this one waits for.
+		waits := func(ctx context.Context) (phases.Result, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
+		rg.Swap(phases.PipelineOf(one("b", waits, "b", "a")))
 		all = append(all, rg.begin(t.Context()))
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -107,6 +107,11 @@ func format(v reflect.Value) string {
 		return value.String()
 	case string:
 		return strconv.Quote(value)
+	case Secret:
+		if value == "" {
+			return `""`
+		}
+		return masked(string(value))
 	case map[string]string: // secret, see headerChanges
 		return ""
 	case []string:

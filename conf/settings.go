@@ -53,7 +53,13 @@ func (s Server) MaxRequestBytes() int64 {
 type Admin struct {
 	// ListenAddr is host:port; "" means no such listener.
 	ListenAddr string `toml:"listen_addr"`
+	// Token that operators show; "" asks for none. It is literal, env:NAME or
+	// file:PATH.
+	Token Secret `toml:"token"`
 }
+
+// Secret is a value that is shown to nobody.
+type Secret string
 
 // Actors is how much runs at a time.
 type Actors struct {

@@ -126,7 +126,10 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if c.traces != nil {
 		c.OnFinished(c.traces.Finished)
 	}
-	c.Admin = admin.New(c.Registry, func() any { return c.Status(o.Version) }, o.Log)
+	if err := c.makeAdmin(cfg); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 

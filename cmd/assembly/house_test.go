@@ -20,10 +20,11 @@ var mayImport = map[string][]string{
 	"cmd/coordinator":   {"cmd/assembly", "cmd/explain", "cmd/migrate", "conf", "loadtest/cluster", "transport/kwargs", "transport/server", "transport/wire"},
 	"cmd/explain":       {"cmd/assembly", "conf", "loadtest/cluster", "phases", "transport/server", "transport/wire"},
 	"cmd/migrate":       {"conf", "phases"},
-	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/server", "transport/trace", "transport/wire"},
+	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/monitor", "transport/server", "transport/trace", "transport/wire"},
 	"transport/budget":  {"transport/wire"},
 	"transport/server":  {"phases", "transport/budget", "transport/journal", "transport/wire"}, // the engine is an interface to it
-	"transport/admin":   {},
+	"transport/admin":   {"transport/monitor"},
+	"transport/monitor": {"transport/journal", "transport/server"},
 	"actors":            {"phases", "transport/wire"},
 	"phases":            {"connectors/ec", "connectors/kv", "transport/budget", "transport/gateway", "transport/journal", "transport/media", "transport/wire"},
 	"connectors":        {},

@@ -89,7 +89,9 @@ func (c *Coordinator) Close() {
 	cancel()
 	c.Engine.Close(ended)
 	c.Server.Close()
-	c.Admin.Close()
+	if c.Admin != nil {
+		c.Admin.Close()
+	}
 	c.retired.Wait()
 	c.current.Load().close()
 	c.traces.Close() // no request will end any more

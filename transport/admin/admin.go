@@ -1,4 +1,4 @@
-// Package admin is the operators' listener: metrics, status and profiling. It
+// Package admin is the operators' listener: metrics, pages, status and profiling. It
 // is kept apart from the clients' listener, and on loopback unless configured
 // otherwise, because what it tells is not for clients.
 package admin
@@ -10,42 +10,108 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/llm-coordinator/coordinator/transport/monitor"
 )
 
-// Server is the operators' listener.
-type Server struct{ http *http.Server }
+// Settings are what a server shows and does. Its functions may be called by many
+// goroutines.
+type Settings struct {
+	Gather  prometheus.Gatherer
+	Status  func() monitor.Status
+	Monitor *monitor.Monitor
+	// Config returns the configuration in force, without secrets, as a value that
+	// encoding/json can write.
+	Config func() any
+	// Reload reads the configuration again; nil: there is nothing to reload. What it
+	// returns is shown.
+	Reload func() (any, error)
+	// Drain has the coordinator say that it is not ready.
+	Drain func()
+	// Token returns what operators must show; nil asks for nothing.
+	Token func() string
+	// Host is the name that the listener was told to listen on, if any.
+	Host string
+	// Log, or nil for none. It names no request's content.
+	Log *slog.Logger
+}
 
-// New makes a server. status returns what GET /status shows, as a value that
-// encoding/json can write; it may be called by many goroutines. A nil logger
-// logs nothing.
-func New(gather prometheus.Gatherer, status func() any, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+// Server is the operators' listener.
+type Server struct {
+	settings Settings
+	log      *slog.Logger
+	http     *http.Server
+	open     atomic.Int32 // pages that are fed
+	closed   chan struct{}
+	closing  sync.Once
+}
+
+// New makes a server.
+func New(settings Settings) *Server {
+	s := &Server{settings: settings, log: settings.Log, closed: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
 	}
+	errors := slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	r := httprouter.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
-	r.Handler(http.MethodGet, "/metrics", promhttp.HandlerFor(gather, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), EnableOpenMetrics: true}))
-	r.HandlerFunc(http.MethodGet, "/status", func(w http.ResponseWriter, _ *http.Request) {
-		body, err := json.MarshalIndent(status(), "", "  ")
-		if err != nil {
-			log.Warn("status could not be written", "error", err)
-			http.Error(w, "status could not be written", http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(append(body, '\n'))
+	r.Handler(http.MethodGet, "/metrics", promhttp.HandlerFor(settings.Gather, promhttp.HandlerOpts{ErrorLog: errors, EnableOpenMetrics: true}))
+	r.HandlerFunc(http.MethodGet, "/", s.page)
+	r.HandlerFunc(http.MethodGet, "/page.css", asset("page.css", "text/css"))
+	r.HandlerFunc(http.MethodGet, "/page.js", asset("page.js", "text/javascript"))
+	r.HandlerFunc(http.MethodGet, "/events", s.events)
+	r.HandlerFunc(http.MethodGet, "/requests/:serial", s.request)
+	r.HandlerFunc(http.MethodGet, "/requests", func(w http.ResponseWriter, r *http.Request) {
+		s.writeJSON(w, http.StatusOK, struct {
+			Requests []monitor.View `json:"requests"`
+		}{settings.Monitor.Requests(filterOf(r), mostShown)})
 	})
+	r.HandlerFunc(http.MethodGet, "/status", func(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, http.StatusOK, settings.Status()) })
+	r.HandlerFunc(http.MethodGet, "/config", func(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, http.StatusOK, settings.Config()) })
+	r.HandlerFunc(http.MethodPost, "/drain", func(w http.ResponseWriter, _ *http.Request) {
+		s.log.Info("not ready any more: an operator has asked for a drain")
+		settings.Drain()
+		s.writeJSON(w, http.StatusOK, map[string]bool{"draining": true})
+	})
+	r.HandlerFunc(http.MethodPost, "/reload", s.reload)
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		r.HandlerFunc(method, "/debug/pprof/*profile", profile)
 	}
-	return &Server{http: &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}}
+	s.http = &http.Server{Handler: s.guarded(r), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: errors}
+	return s
+}
+
+// reload reads the configuration again, and shows what came of it.
+func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
+	if s.settings.Reload == nil {
+		http.Error(w, "there is nothing to reload", http.StatusNotImplemented)
+		return
+	}
+	done, err := s.settings.Reload()
+	if err != nil {
+		s.writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	s.writeJSON(w, http.StatusOK, done)
+}
+
+func (s *Server) writeJSON(w http.ResponseWriter, status int, value any) {
+	body, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		s.log.Warn("an answer could not be written", "error", err)
+		http.Error(w, "the answer could not be written", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(body, '\n'))
 }
 
 // profile serves the runtime's profiles. Their package would register them on
@@ -77,4 +143,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Close closes the listener and all connections.
-func (s *Server) Close() error { return s.http.Close() }
+func (s *Server) Close() error {
+	s.closing.Do(func() { close(s.closed) })
+	return s.http.Close()
+}

@@ -110,6 +110,14 @@ func (b *breaker) ready() error {
 	return nil
 }
 
+// opensIn returns how long an open breaker lets nothing pass yet.
+func (b *breaker) opensIn() time.Duration {
+	if b == nil || b.cb.State() != gobreaker.StateOpen {
+		return 0
+	}
+	return max(0, time.Until(time.Unix(0, b.openUntil.Load())))
+}
+
 func (b *breaker) refuse() error {
 	b.rejected()
 	f := wire.Faultf(wire.Unavailable, "%s workers are unavailable: their circuit breaker is open", b.profile)

@@ -86,6 +86,10 @@ func (u *Upstream) Permit() (*Permit, error) { return u.breaker.permit() }
 // disabled.
 func (u *Upstream) BreakerState() string { return u.breaker.state() }
 
+// HalfOpenIn returns how long an open breaker lets nothing pass yet; 0 if it is not
+// open.
+func (u *Upstream) HalfOpenIn() time.Duration { return u.breaker.opensIn() }
+
 // Leg is one call to an upstream.
 type Leg struct {
 	// Method; "" is POST.

@@ -239,6 +239,16 @@ func (j *Journal) Entry() Entry {
 	return e
 }
 
+// Phase returns the phase that the request is in.
+func (j *Journal) Phase() string {
+	if j == nil {
+		return ""
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.entry.Phase
+}
+
 // Close returns what has been noted. Nothing may be noted any more.
 func (j *Journal) Close() Entry {
 	if j == nil {

@@ -40,6 +40,9 @@ func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Han
 		}
 		req.Memory, req.Journal = memory, s.journal(r)
 		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body))}
+		if s.Began != nil {
+			a.finished = s.Began(a.running)
+		}
 		if fault != nil {
 			a.fail(fault)
 		} else {
@@ -71,6 +74,8 @@ type answering struct {
 	rc      *http.ResponseController
 	req     *phases.Request
 	running Running
+	// finished is told of the end; nil: nobody is.
+	finished func(Record)
 
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to

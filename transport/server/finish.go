@@ -11,6 +11,9 @@ func (s *Server) finish(a *answering) {
 	rec := a.record(time.Now())
 	s.metrics.observe(&rec)
 	s.logRecord(&rec)
+	if a.finished != nil {
+		a.finished(rec)
+	}
 	if s.Finished != nil {
 		s.Finished(rec)
 	}

@@ -75,9 +75,6 @@ func (s *serial) next() string {
 func (s *Server) begun(h *http.Request, req *phases.Request, body int) Running {
 	r := Running{Serial: s.serial.next(), ID: req.ID, Tenant: recorded(req.Tenant), Protocol: req.Protocol.Name, Model: recorded(req.Model),
 		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Received: req.Received, Read: time.Now(), BytesIn: int64(body), Images: req.Prompt.Media.Len(), Journal: req.Journal}
-	if s.Began != nil {
-		s.Began(r)
-	}
 	return r
 }
 

@@ -84,8 +84,8 @@ type Server struct {
 
 	// Began and Finished, if set before the server is used, are called for each
 	// request that is served or refused: when it has been read, and when it has
-	// ended.
-	Began    func(Running)
+	// ended. What Began returns is told of the same request's end.
+	Began    func(Running) (finished func(Record))
 	Finished func(Record)
 }
 
@@ -184,6 +184,20 @@ func (s *Server) Serve(l net.Listener) error {
 // Handler returns the handler of all routes.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
+// Draining reports whether the server says that it is not ready because it ends.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// NotReady says why the server is not ready, or "" if it is.
+func (s *Server) NotReady() string {
+	if s.draining.Load() {
+		return "shutting down"
+	}
+	if unready := s.desk.Load().Settings.Unready; unready != nil {
+		return unready()
+	}
+	return ""
+}
+
 // Drain makes the server say that it is not ready, while it goes on serving.
 func (s *Server) Drain() { s.draining.Store(true) }
 
@@ -201,12 +215,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *desk) readyz(w http.ResponseWriter, r *http.Request) {
-	reason := ""
-	if s.draining.Load() {
-		reason = "shutting down"
-	} else if s.Unready != nil {
-		reason = s.Unready()
-	}
+	reason := s.NotReady()
 	if reason == "" {
 		s.writeJSON(w, r, http.StatusOK, `{"ready":true}`)
 		return

@@ -1,0 +1,116 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/admin"
+	"github.com/llm-coordinator/coordinator/transport/files"
+	"github.com/llm-coordinator/coordinator/transport/monitor"
+)
+
+// makeAdmin makes the operators' listener, and the monitor that it shows.
+func (c *Coordinator) makeAdmin(cfg *conf.Config) error {
+	token, err := c.adminToken(string(cfg.Admin.Token))
+	if err != nil {
+		return cfg.Errorf("admin.token", "%v", err)
+	}
+	host, _, _ := net.SplitHostPort(cfg.Admin.ListenAddr)
+	if ip := net.ParseIP(host); token == nil && cfg.Admin.ListenAddr != "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		c.log.Warn("the operators' listener can be reached from other machines and asks for no token: set admin.token, or keep others away by the network",
+			"address", cfg.Admin.ListenAddr)
+	}
+	seen := monitor.New()
+	c.Server.Began = seen.Began
+	s := admin.Settings{Gather: c.Registry, Monitor: seen, Token: token, Host: host, Log: c.log, Drain: c.Server.Drain,
+		Status: func() monitor.Status { return c.view(seen) }, Config: c.settings}
+	if c.options.Load != nil {
+		s.Reload = func() (any, error) { return c.Reload() }
+	}
+	c.Admin = admin.New(s)
+	return nil
+}
+
+// adminToken returns where the token comes from; nil: none is asked for.
+func (c *Coordinator) adminToken(spec string) (func() string, error) {
+	if spec == "" {
+		return nil, nil
+	}
+	text := spec
+	if name, ok := strings.CutPrefix(spec, "env:"); ok {
+		lookup := c.options.LookupEnv
+		if lookup == nil {
+			lookup = os.LookupEnv
+		}
+		if text, ok = lookup(name); !ok {
+			return nil, fmt.Errorf("there is no environment variable %q", name)
+		}
+	} else if path, ok := strings.CutPrefix(spec, "file:"); ok {
+		v, err := files.NewValue(c.options.files(), func(contents [][]byte) (string, error) {
+			return checkedToken(strings.TrimRight(string(contents[0]), "\r\n"))
+		}, path)
+		if err != nil {
+			return nil, err
+		}
+		return v.Get, nil
+	}
+	text, err := checkedToken(text)
+	return func() string { return text }, err
+}
+
+func checkedToken(text string) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("the token is empty")
+	}
+	return text, nil
+}
+
+// poolOf are the pools in which steps do their work.
+var poolOf = map[string]string{"replace-media-urls": phases.PoolMedia, "render": phases.PoolRender, "conditional-decode": phases.PoolDecode,
+	"encode": phases.PoolEncode, "prefill": phases.PoolPrefill, "decode": phases.PoolDecode}
+
+// view is the state of the coordinator for operators.
+func (c *Coordinator) view(seen *monitor.Monitor) monitor.Status {
+	g, engine := c.current.Load(), c.Engine.Status()
+	s := monitor.Status{Version: c.options.Version, Reason: c.Server.NotReady(), Draining: c.Server.Draining(), Inflight: engine.Inflight,
+		Detached: engine.Detached, Pipeline: []monitor.Phase{}, Breakers: []monitor.Breaker{}}
+	s.Ready = s.Reason == ""
+	pools := map[string]monitor.Pool{}
+	for _, p := range engine.Pools {
+		pool := monitor.Pool{Name: p.Name, Size: p.Size, Busy: p.Busy, Queued: p.Queued, Queue: p.Queue}
+		s.Pools, pools[p.Name] = append(s.Pools, pool), pool
+	}
+	for _, p := range g.pipeline.Phases() {
+		of := pools[poolOf[p.Name()]]
+		phase := monitor.Phase{Name: p.Name(), Pool: of.Name, Busy: of.Busy, Queued: of.Queued, Capacity: of.Size}
+		if d, ok := p.(fmt.Stringer); ok {
+			phase.Description = d.String()
+		}
+		s.Pipeline = append(s.Pipeline, phase)
+	}
+	for _, u := range g.upstreams {
+		s.Breakers = append(s.Breakers, monitor.Breaker{Profile: u.Name, State: u.BreakerState(), HalfOpenIn: u.HalfOpenIn().Seconds()})
+	}
+	seen.Fill(&s)
+	return s
+}
+
+// settings are the keys that are not what they would be by default, with where
+// they were set. Secrets show only where they come from.
+func (c *Coordinator) settings() any {
+	type setting struct {
+		Key    string `json:"key"`
+		Value  string `json:"value"`
+		Origin string `json:"set_by"`
+	}
+	all := []setting{}
+	for _, ch := range c.Config().Changes() {
+		all = append(all, setting{ch.Key, ch.Value, ch.Origin})
+	}
+	return map[string]any{"changed": all}
+}
