@@ -59,6 +59,10 @@ needs:
 	  apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev; \
 	fi
 
+.PHONY: page
+page: ## the operators' page in a headless Chromium, which must be installed
+	go test -race -tags chromium -timeout 300s -run TestPage ./cmd/assembly
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZ_TIME (default 60s)
 	@for pkg in $$(go list ./...); do \

@@ -19,7 +19,7 @@ func TestKeysThatNeedARestart(t *testing.T) {
 		}
 	}
 	want := []string{"log_format", "server.listen_addr", "server.read_timeout", "server.idle_timeout", "server.tls.cert_file",
-		"server.tls.key_file", "server.tls.client_ca_file", "server.tls.min_version", "admin.listen_addr"}
+		"server.tls.key_file", "server.tls.client_ca_file", "server.tls.min_version", "admin.listen_addr", "admin.token"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
