@@ -36,6 +36,50 @@ func (c *Config) Changes() []Change {
 	return changes
 }
 
+// Settings lists every key with the value that is in force, as [Config.Changes] lists those that differ from the
+// defaults. The origin of what nobody has set is "default". Of a step it has the type, and the params once their
+// Decode has run.
+func (c *Config) Settings() []Change {
+	all := settingsOf(reflect.ValueOf(c).Elem(), c.origins, "")
+	changed := map[string]Change{}
+	for _, ch := range c.Changes() {
+		changed[ch.Key] = ch
+	}
+	for i, step := range c.Pipeline.Steps {
+		all = append(all, Change{Key: fmt.Sprintf("pipeline.steps[%d].type", i+1), Value: strconv.Quote(step.Type), Origin: "program"})
+		if p := step.Params; p != nil {
+			all[len(all)-1].Origin = filePlace(p.file, p.line).text
+			if p.decoded.IsValid() {
+				all = append(all, settingsOf(p.decoded, p.origins, p.key)...)
+			}
+		}
+	}
+	for i := range all {
+		if ch, ok := changed[all[i].Key]; ok {
+			all[i] = ch // code may have set it, which no origin says
+		}
+	}
+	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.Key, b.Key) })
+	return all
+}
+
+// settingsOf lists all keys of a struct, whose own key is prefix.
+func settingsOf(v reflect.Value, origins map[string]origin, prefix string) []Change {
+	var all []Change
+	for _, l := range leavesOf(v, "") {
+		key := l.key
+		if prefix != "" {
+			key = prefix + "." + key
+		}
+		if l.value.Type() == headersType {
+			all = append(all, headerChanges(l.value, origins, l.key, key)...)
+		} else if value := format(l.value); value != "" { // what a profile inherits is listed where it comes from
+			all = append(all, Change{Key: key, Value: value, Origin: cmp.Or(origins[l.key].text, "default")})
+		}
+	}
+	return all
+}
+
 // Override sets one key after the file and the environment; from says on whose behalf, as in "flag -v". The
 // value is written as in the environment. If it cannot be, c stays as it was.
 func (c *Config) Override(key, value, from string) error {

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -59,6 +60,54 @@ params.count = 1
 		t.Fatal(err)
 	}
 	check()
+}
+
+// TestSettings are all keys, each once, and no secret is among the values.
+func TestSettings(t *testing.T) {
+	c := mustParse(t, `log_format = "json"
+[admin]
+token = "the-secret"
+[gateway]
+headers = { Authorization = "Bearer the-secret", X-Key = "env:KEY" }
+[[pipeline.steps]]
+type = "render"
+[pipeline.steps.params]
+address = "http://render"
+[[pipeline.steps]]
+type = "decode"
+`, "COORDINATOR_SERVER_DRAIN_DELAY=1500ms")
+	into := defaultSample()
+	if err := c.Pipeline.Steps[0].Params.Decode(&into); err != nil {
+		t.Fatal(err)
+	}
+	c.Server.MaxRequestBodySize = 1
+	got := map[string]Change{}
+	for _, s := range c.Settings() {
+		if _, ok := got[s.Key]; ok {
+			t.Errorf("%s is there twice", s.Key)
+		}
+		if strings.Contains(s.Value, "the-secret") {
+			t.Errorf("%s shows %s", s.Key, s.Value)
+		}
+		got[s.Key] = s
+	}
+	for _, want := range []Change{
+		{"log_format", `"json"`, "test.toml:1"},
+		{"log_level", "2", "default"},
+		{"admin.token", "(set)", "test.toml:3"},
+		{"gateway.headers.Authorization", "(set)", "test.toml:5"},
+		{"gateway.headers.X-Key", `"env:KEY"`, "test.toml:5"},
+		{"server.drain_delay", "1.5s", "environment COORDINATOR_SERVER_DRAIN_DELAY"},
+		{"server.max_request_body_size", "1", "program"},
+		{"pipeline.steps[1].type", `"render"`, "test.toml:6"},
+		{"pipeline.steps[1].address", `"http://render"`, "test.toml:9"},
+		{"pipeline.steps[1].timeout", into.Timeout.String(), "default"},
+		{"pipeline.steps[2].type", `"decode"`, "test.toml:10"},
+	} {
+		if got[want.Key] != want {
+			t.Errorf("got %v, want %v", got[want.Key], want)
+		}
+	}
 }
 
 func TestChangesOfDefault(t *testing.T) {

@@ -23,8 +23,8 @@ var mayImport = map[string][]string{
 	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/budget", "transport/files", "transport/gateway", "transport/monitor", "transport/server", "transport/trace", "transport/wire"},
 	"transport/budget":  {"transport/wire"},
 	"transport/server":  {"phases", "transport/budget", "transport/journal", "transport/wire"}, // the engine is an interface to it
-	"transport/admin":   {"transport/monitor"},
-	"transport/monitor": {"transport/journal", "transport/server"},
+	"transport/admin":   {"transport/monitor"},                                                 // it shows views of requests, and nothing of a server's
+	"transport/monitor": {"transport/journal", "transport/server"},                             // it keeps the server's records; the server knows nobody who is told
 	"actors":            {"phases", "transport/wire"},
 	"phases":            {"connectors/ec", "connectors/kv", "transport/budget", "transport/gateway", "transport/journal", "transport/media", "transport/wire"},
 	"connectors":        {},
@@ -59,6 +59,7 @@ var kept = map[string]string{
 	"go.opentelemetry.io/proto":           "transport/trace/tracetest",
 	"github.com/go-json-experiment/json":  "",
 	"go.yaml.in/yaml":                     "cmd/migrate", // reads what we do not write
+	"github.com/chromedp":                 "",            // for a test only: drives the browser that looks at the operators' page
 	"github.com/asynkron/protoactor-go/r": "",            // router
 }
 

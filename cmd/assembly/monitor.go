@@ -100,8 +100,8 @@ func (c *Coordinator) view(seen *monitor.Monitor) monitor.Status {
 	return s
 }
 
-// settings are the keys that are not what they would be by default, with where
-// they were set. Secrets show only where they come from.
+// settings are all keys of the configuration in force, with where they were set.
+// Secrets show only where they come from.
 func (c *Coordinator) settings() any {
 	type setting struct {
 		Key    string `json:"key"`
@@ -109,8 +109,8 @@ func (c *Coordinator) settings() any {
 		Origin string `json:"set_by"`
 	}
 	all := []setting{}
-	for _, ch := range c.Config().Changes() {
-		all = append(all, setting{ch.Key, ch.Value, ch.Origin})
+	for _, s := range c.Config().Settings() {
+		all = append(all, setting{s.Key, s.Value, s.Origin})
 	}
-	return map[string]any{"changed": all}
+	return map[string]any{"settings": all}
 }

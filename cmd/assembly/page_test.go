@@ -1,5 +1,3 @@
-//go:build chromium
-
 package assembly_test
 
 import (
@@ -30,6 +28,9 @@ import (
 // TestPage looks at the operators' page with a real browser: one for all, a tab
 // for each.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser takes half a minute")
+	}
 	browser := startBrowser(t)
 	for name, test := range map[string]func(*testing.T, context.Context){
 		"pipeline":   pageShowsPipeline,

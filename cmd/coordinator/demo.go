@@ -108,7 +108,8 @@ func printWelcome(w io.Writer, public, ops net.Addr, workers *cluster.Cluster) {
 		fmt.Fprintf(w, "curl -sN http://%s%s -H 'Content-Type: application/json' -d '%s'\n", public, path, body)
 	}
 	const model = cluster.DefaultModel
-	fmt.Fprintf(w, "coordinator on http://%s, metrics and status on http://%s, simulated cluster on %s\n", public, ops, workers.URL())
+	fmt.Fprintf(w, "coordinator on http://%s, simulated cluster on %s\n", public, workers.URL())
+	fmt.Fprintf(w, "operators' page on http://%s/, metrics on http://%[1]s/metrics\n", ops)
 	fmt.Fprintf(w, "model: %s\n\nTry, in another terminal:\n\n", model)
 	curl("/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"Why is the sky blue?"}]}`)
 	curl("/v1/chat/completions", `{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":"Count the stars above the desert tonight, one by one."}]}`)

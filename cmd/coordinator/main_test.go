@@ -138,6 +138,15 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("want 4 commands, got %q", curls)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	page := regexp.MustCompile(`operators' page on (http://\S+),`).FindStringSubmatch(welcome)
+	if page == nil {
+		t.Fatalf("no page in %s", welcome)
+	}
+	if resp, err := client.Get(page[1]); err != nil || resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		t.Errorf("the operators' page: %v %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
 	for i, want := range []string{"You said: Why is the sky blue?", "data: [DONE]\n\n", "You said: Once upon a time", "data: [DONE]\n\n"} {
 		resp, err := client.Post(curls[i][1], "application/json", strings.NewReader(curls[i][2]))
 		if err != nil {

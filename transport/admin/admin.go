@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -48,9 +47,12 @@ type Server struct {
 	settings Settings
 	log      *slog.Logger
 	http     *http.Server
-	open     atomic.Int32 // pages that are fed
-	closed   chan struct{}
-	closing  sync.Once
+
+	closing sync.Once
+	closed  chan struct{}
+	feeding sync.WaitGroup // those who feed pages
+	mu      sync.Mutex
+	open    int // pages that are fed
 }
 
 // New makes a server.
@@ -68,11 +70,7 @@ func New(settings Settings) *Server {
 	r.HandlerFunc(http.MethodGet, "/page.js", asset("page.js", "text/javascript"))
 	r.HandlerFunc(http.MethodGet, "/events", s.events)
 	r.HandlerFunc(http.MethodGet, "/requests/:serial", s.request)
-	r.HandlerFunc(http.MethodGet, "/requests", func(w http.ResponseWriter, r *http.Request) {
-		s.writeJSON(w, http.StatusOK, struct {
-			Requests []monitor.View `json:"requests"`
-		}{settings.Monitor.Requests(filterOf(r), mostShown)})
-	})
+	r.HandlerFunc(http.MethodGet, "/requests", s.requests)
 	r.HandlerFunc(http.MethodGet, "/status", func(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, http.StatusOK, settings.Status()) })
 	r.HandlerFunc(http.MethodGet, "/config", func(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, http.StatusOK, settings.Config()) })
 	r.HandlerFunc(http.MethodPost, "/drain", func(w http.ResponseWriter, _ *http.Request) {
@@ -142,8 +140,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Close closes the listener and all connections.
+// Close closes the listener and all connections, and waits for those who feed
+// pages.
 func (s *Server) Close() error {
-	s.closing.Do(func() { close(s.closed) })
-	return s.http.Close()
+	s.closing.Do(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(s.closed) // under mu: nobody begins to feed a page any more
+	})
+	err := s.http.Close()
+	s.feeding.Wait()
+	return err
 }

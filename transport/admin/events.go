@@ -18,17 +18,41 @@ const (
 	patience = 10 * time.Second
 )
 
+// openPage counts a page that is fed, unless that is too many or the server is
+// closed. Who has it calls closePage.
+func (s *Server) openPage() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+		return false
+	default:
+	}
+	if s.open >= mostOpen {
+		return false
+	}
+	s.open++
+	s.feeding.Add(1)
+	return true
+}
+
+func (s *Server) closePage() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	s.feeding.Done()
+}
+
 // events feeds a page: all there is at first, then what has changed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	if s.open.Add(1) > mostOpen {
-		s.open.Add(-1)
+	if !s.openPage() {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.open.Add(-1)
+	defer s.closePage()
 	w.Header().Set("Content-Type", "text/event-stream")
-	update, mark := s.settings.Monitor.Updates(0)
 	f := feed{w, http.NewResponseController(w)}
+	update, mark := s.settings.Monitor.Updates(0)
 	if f.send("snapshot", struct {
 		Status   monitor.Status `json:"status"`
 		Requests []monitor.View `json:"requests"`

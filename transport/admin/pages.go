@@ -18,11 +18,13 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"ms":    duration,
-	"bytes": size,
-	"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
-	"num":   func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) },
-	"x":     place,
+	"ms":     duration,
+	"bytes":  size,
+	"clock":  func(t time.Time) string { return t.Format(time.TimeOnly) },
+	"num":    func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) },
+	"rate":   func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) },
+	"tokens": tokens,
+	"x":      place,
 	"w": func(v monitor.View, b monitor.Bar) string {
 		from, until := position(v, b.From), position(v, b.Until)
 		return strconv.FormatFloat(max(2, until-from), 'f', 1, 64)
@@ -35,6 +37,20 @@ func duration(ms float64) string {
 		return fmt.Sprintf("%.2f s", ms/1000)
 	}
 	return fmt.Sprintf("%.1f ms", ms)
+}
+
+// tokens writes how many tokens went in and came out, as far as that is known.
+func tokens(v monitor.View) string {
+	if v.TokensIn == 0 && v.TokensOut == 0 {
+		return "–"
+	}
+	count := func(n int) string {
+		if n == 0 {
+			return "–"
+		}
+		return strconv.Itoa(n)
+	}
+	return count(v.TokensIn) + ", " + count(v.TokensOut)
 }
 
 // size writes bytes for people.
@@ -66,6 +82,22 @@ const mostShown = 700
 func filterOf(r *http.Request) monitor.Filter {
 	q := r.URL.Query()
 	return monitor.Filter{ID: q.Get("id"), Model: q.Get("model"), Path: q.Get("path"), Outcome: q.Get("outcome")}
+}
+
+// requests lists requests. Without a limit it lists all that are shown.
+func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
+	most := mostShown
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			http.Error(w, "limit: want a number from 1", http.StatusBadRequest)
+			return
+		}
+		most = min(n, mostShown)
+	}
+	s.writeJSON(w, http.StatusOK, struct {
+		Requests []monitor.View `json:"requests"`
+	}{s.settings.Monitor.Requests(filterOf(r), most)})
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {

@@ -18,15 +18,21 @@ type Monitor struct {
 	started time.Time
 
 	mu      sync.Mutex
-	running map[string]server.Running
+	running map[string]server.Running // mostKnown of them
+	unknown int                       // that run and are not among them
+	totals  Totals
 	ended   [kept]server.Record // a ring
 	n       uint64              // that have ended
 	phases  map[string]*samples
 	chart   chart
 }
 
-// kept is how many requests that have ended are shown.
-const kept = 200
+// kept is how many requests that have ended are shown, mostKnown how many running
+// ones are remembered: more are only counted.
+const (
+	kept      = 200
+	mostKnown = 10_000
+)
 
 // New makes a monitor.
 func New() *Monitor {
@@ -40,7 +46,11 @@ func (m *Monitor) Uptime() time.Duration { return time.Since(m.started) }
 func (m *Monitor) Began(r server.Running) func(server.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.running[r.Serial] = r
+	if len(m.running) < mostKnown {
+		m.running[r.Serial] = r
+	} else {
+		m.unknown++
+	}
 	return m.finished
 }
 
@@ -48,7 +58,12 @@ func (m *Monitor) finished(rec server.Record) {
 	now := rec.Received.Add(rec.Total)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.running, rec.Serial)
+	if _, known := m.running[rec.Serial]; known {
+		delete(m.running, rec.Serial)
+	} else {
+		m.unknown--
+	}
+	m.totals.add(outcome(&rec))
 	m.ended[m.n%kept] = rec
 	m.n++
 	for _, s := range rec.Steps {
@@ -57,9 +72,9 @@ func (m *Monitor) finished(rec server.Record) {
 			of = &samples{}
 			m.phases[s.Phase] = of
 		}
-		of.add(s.Ended, s.Ended.Sub(s.Began), s.Code != "")
+		of.add(s.Ended, s.Ended.Sub(s.Began), s.Code != "" && !rec.Gone)
 	}
-	m.chart.add(now, &rec, outcome(&rec) == Refused)
+	m.chart.add(now, &rec)
 }
 
 // Filter chooses requests. "" is any; Path "none" is those that reached no worker.
@@ -80,10 +95,14 @@ func (f *Filter) matches(v *View) bool {
 // Requests returns at most so many requests that the filter chooses: those that
 // run, then those that have ended, the newest first.
 func (m *Monitor) Requests(f Filter, most int) []View {
-	running, _ := m.runningNow()
-	ended, _ := m.since(0)
+	update, _ := m.Updates(0)
+	ended := map[string]bool{}
+	for i := range update.Finished {
+		ended[update.Finished[i].Serial] = true
+	}
+	running := slices.DeleteFunc(update.Running, func(v View) bool { return ended[v.Serial] })
 	all := []View{}
-	for _, v := range append(running, ended...) {
+	for _, v := range append(running, update.Finished...) {
 		if len(all) < most && f.matches(&v) {
 			all = append(all, v)
 		}
@@ -120,28 +139,27 @@ func view(r *server.Running, rec *server.Record, whole bool) View {
 // mostRunning is how many running requests are shown one by one.
 const mostRunning = 500
 
-// runningNow returns views of the running requests, the newest first, and how many
-// are in each phase.
-func (m *Monitor) runningNow() (views []View, phases map[string]int) {
+// runningNow returns views of the running requests, the newest first.
+func (m *Monitor) runningNow() []View {
+	all, _ := m.known()
+	slices.SortFunc(all, func(a, b server.Running) int { return b.Received.Compare(a.Received) })
+	views := make([]View, min(len(all), mostRunning))
+	for i := range views {
+		views[i] = view(&all[i], nil, false)
+	}
+	return views
+}
+
+// known returns the running requests that are remembered, in no order, and how
+// many run.
+func (m *Monitor) known() ([]server.Running, int) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	all := make([]server.Running, 0, len(m.running))
 	for _, r := range m.running {
 		all = append(all, r)
 	}
-	m.mu.Unlock()
-	slices.SortFunc(all, func(a, b server.Running) int { return b.Received.Compare(a.Received) })
-	phases = map[string]int{}
-	views = []View{}
-	for i := range all {
-		if i < mostRunning {
-			v := view(&all[i], nil, false)
-			views = append(views, v)
-			phases[v.Phase]++
-		} else {
-			phases[all[i].Journal.Phase()]++
-		}
-	}
-	return views, phases
+	return all, len(all) + m.unknown
 }
 
 // since returns views of requests that have ended since so many had, the newest
@@ -161,7 +179,7 @@ func (m *Monitor) since(n uint64) ([]View, uint64) {
 	return views, now
 }
 
-// Update is what has changed.
+// Update is what has changed. A request that has just ended may be in both.
 type Update struct {
 	Running  []View `json:"running"`
 	Finished []View `json:"finished"` // the newest first
@@ -170,15 +188,21 @@ type Update struct {
 // Updates returns what has changed since a mark, which is 0 at first, and a new
 // mark.
 func (m *Monitor) Updates(mark uint64) (Update, uint64) {
-	running, _ := m.runningNow()
+	// In this order: one that ends in between is in both, not in neither.
+	running := m.runningNow()
 	finished, mark := m.since(mark)
 	return Update{running, finished}, mark
 }
 
 // Fill adds to a status what the monitor knows: of phases how many requests are in
-// them and how the last minute went, and the chart.
+// them and how the last minute went, totals, and the chart.
 func (m *Monitor) Fill(s *Status) {
-	_, in := m.runningNow()
+	all, running := m.known()
+	in := map[string]int{}
+	for i := range all {
+		in[all[i].Journal.Phase()]++
+	}
+	s.Running, s.NotShown = running, max(0, running-mostRunning)
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,5 +214,5 @@ func (m *Monitor) Fill(s *Status) {
 		}
 	}
 	s.Uptime = m.Uptime().Seconds()
-	s.Chart = m.chart.points(now)
+	s.Totals, s.Chart = m.totals, m.chart.points(now)
 }

@@ -66,9 +66,9 @@ func TestWhatIsKept(t *testing.T) {
 	m := New()
 	_, mark := m.Updates(0)
 	for i := range 3 * kept {
-		running, rec := request(fmt.Sprint(i), time.Now())
+		running, rec := request(fmt.Sprint(i), time.Now().Add(-10*time.Second))
 		if i%2 == 1 {
-			rec.Status, rec.Code = 503, "upstream_unavailable"
+			rec.Status, rec.Code, rec.Calls = 503, "upstream_unavailable", nil // before any worker had it
 		}
 		m.Began(running)(rec)
 	}
@@ -105,5 +105,79 @@ func TestWhatIsKept(t *testing.T) {
 	}
 	if requests == 0 || shed == 0 || len(s.Chart) != 90 {
 		t.Errorf("%v requests, %v shed, %d points", requests, shed, len(s.Chart))
+	}
+	if want := (Totals{Finished: 3 * kept, OK: 3 * kept / 2, Refused: 3 * kept / 2}); s.Totals != want || s.Running != 0 {
+		t.Errorf("%+v, %d running", s.Totals, s.Running)
+	}
+}
+
+// TestRunningAreBounded: those that are too many are counted, and end as others do.
+func TestRunningAreBounded(t *testing.T) {
+	m, ends := New(), []func(){}
+	const extra = 3
+	for i := range mostKnown + extra {
+		running := server.Running{Serial: fmt.Sprint(i), Received: time.Now(), Journal: &journal.Journal{}}
+		finished := m.Began(running)
+		ends = append(ends, func() { finished(server.Record{Running: running, Status: 200}) })
+	}
+	var s Status
+	m.Fill(&s)
+	if len(m.running) != mostKnown || s.Running != mostKnown+extra || s.NotShown != mostKnown+extra-mostRunning {
+		t.Errorf("%d remembered, %d running, %d not shown", len(m.running), s.Running, s.NotShown)
+	}
+	if n := len(m.Requests(Filter{}, 2*mostKnown)); n != mostRunning {
+		t.Errorf("%d shown", n)
+	}
+	for _, end := range ends {
+		end()
+	}
+	if m.Fill(&s); len(m.running) != 0 || s.Running != 0 || s.Totals.OK != mostKnown+extra {
+		t.Errorf("%d remembered, %d running, %+v", len(m.running), s.Running, s.Totals)
+	}
+}
+
+// TestShed are those that no worker has done anything for.
+func TestShed(t *testing.T) {
+	rendered, refused, worked := journal.Call{Upstream: "render", Status: 200}, journal.Call{Upstream: "prefill", Status: 429}, journal.Call{Upstream: "prefill", Status: 200}
+	for _, tt := range []struct {
+		status int
+		calls  []journal.Call
+		want   bool
+	}{
+		{429, nil, true},
+		{503, []journal.Call{rendered}, true},
+		{429, []journal.Call{rendered, refused}, true},
+		{503, []journal.Call{rendered, worked}, false},
+		{502, nil, false},
+		{400, nil, false},
+		{200, []journal.Call{worked}, false},
+	} {
+		if got := shed(&server.Record{Status: tt.status, Entry: journal.Entry{Calls: tt.calls}}); got != tt.want {
+			t.Errorf("%d %v: %t", tt.status, tt.calls, got)
+		}
+	}
+}
+
+// TestWhoLeavesIsNoError of the phase that they left in.
+func TestWhoLeavesIsNoError(t *testing.T) {
+	m := New()
+	for _, gone := range []bool{true, false} {
+		running, rec := request("one", time.Now())
+		rec.Gone, rec.Steps[2].Code = gone, "code"
+		m.Began(running)(rec)
+	}
+	s := Status{Pipeline: []Phase{{Name: "decode"}}}
+	if m.Fill(&s); s.Pipeline[0].Errors != 1.0/60 {
+		t.Errorf("%+v", s.Pipeline)
+	}
+}
+
+// BenchmarkRequest is what a request costs: a few microseconds at most.
+func BenchmarkRequest(b *testing.B) {
+	m := New()
+	running, rec := request("one", time.Now())
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Began(running)(rec)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/server"
 )
 
@@ -77,7 +78,7 @@ type part struct {
 	firsts         int
 }
 
-func (c *chart) add(now time.Time, rec *server.Record, shed bool) {
+func (c *chart) add(now time.Time, rec *server.Record) {
 	number := now.UnixNano() / int64(partLength)
 	p := &c.parts[int(number)%len(c.parts)]
 	if p.number > number {
@@ -87,14 +88,22 @@ func (c *chart) add(now time.Time, rec *server.Record, shed bool) {
 		*p = part{number: number}
 	}
 	p.requests++
-	if shed {
+	if shed(rec) {
 		p.shed++
 	}
-	if rec.Stream && rec.FirstByte > 0 {
+	if rec.Stream && rec.FirstByte > 0 && rec.Status < 400 {
 		// When it is full the new ones take the places of old ones in turn.
 		p.first[p.firsts%len(p.first)] = rec.FirstByte
 		p.firsts++
 	}
+}
+
+// shed reports whether a request was refused before a worker did anything for it.
+// To render a prompt, or to download an image, is no worker's work.
+func shed(rec *server.Record) bool {
+	return outcome(rec) == Refused && !slices.ContainsFunc(rec.Calls, func(c journal.Call) bool {
+		return c.Upstream != "render" && c.Upstream != "media" && c.Status/100 == 2
+	})
 }
 
 // points returns the whole parts of the chart, oldest first, and the one that is

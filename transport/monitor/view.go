@@ -98,12 +98,44 @@ type Status struct {
 	// Inflight are requests, Detached what outlives its request.
 	Inflight int `json:"inflight"`
 	Detached int `json:"detached"`
+	// Running are the requests that have been read and not answered to the end. They
+	// are more than Inflight: also those that are being refused.
+	Running int `json:"running"`
+	// NotShown are those of them that are not shown one by one.
+	NotShown int    `json:"running_not_shown"`
+	Totals   Totals `json:"totals"`
 	// Pipeline are the phases in order.
 	Pipeline []Phase   `json:"pipeline"`
 	Pools    []Pool    `json:"pools"`
 	Breakers []Breaker `json:"breakers"`
 	// Chart are the last 15 minutes, oldest first.
 	Chart []Point `json:"chart"`
+}
+
+// Totals are how many requests have ended since the start, by outcome.
+type Totals struct {
+	Finished uint64 `json:"finished"`
+	OK       uint64 `json:"ok"`
+	Rejected uint64 `json:"rejected"`
+	Refused  uint64 `json:"refused"`
+	Failed   uint64 `json:"failed"`
+	Gone     uint64 `json:"gone"`
+}
+
+func (t *Totals) add(outcome string) {
+	t.Finished++
+	switch outcome {
+	case OK:
+		t.OK++
+	case Rejected:
+		t.Rejected++
+	case Refused:
+		t.Refused++
+	case Failed:
+		t.Failed++
+	case Gone:
+		t.Gone++
+	}
 }
 
 // Phase is a phase of the pipeline. Times and errors are those of the last minute.

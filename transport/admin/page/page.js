@@ -85,6 +85,8 @@
     setText(state, s.reason ? `${word}: ${s.reason}` : word);
     state.className = 'state ' + (s.draining ? 'warn' : s.ready ? 'good' : 'bad');
     setText(document.getElementById('inflight'), s.inflight);
+    const {finished, refused, failed} = s.totals;
+    setText(document.getElementById('ended'), finished + (refused ? `, ${refused} refused` : '') + (failed ? `, ${failed} failed` : ''));
     setText(document.getElementById('detached'), s.detached);
     setText(document.getElementById('uptime'), duration(s.uptime_seconds));
     sync(document.getElementById('pipeline'), s.pipeline || [], (p) => p.name, 'data-phase', makePhase, fillPhase);
@@ -129,7 +131,7 @@
     set('.busy', `${p.busy} of ${p.capacity}`);
     set('.p50', ms(p.p50_ms));
     set('.p99', ms(p.p99_ms));
-    set('.errors', `${num(p.errors_per_second)}/s`);
+    set('.errors', `${p.errors_per_second.toFixed(2)}/s`);
     card.querySelector('.errors').classList.toggle('failing', p.errors_per_second > 0);
     const load = card.querySelector('meter');
     load.max = Math.max(1, p.capacity);
@@ -271,7 +273,7 @@
     set('.detail', v.outcome === 'running' ? v.phase || '' : [v.status, v.code].filter(Boolean).join(' '));
     set('.total', ms(v.total_ms));
     set('.first', v.first_byte_ms ? ms(v.first_byte_ms) : '–');
-    set('.tokens', v.tokens_in || v.tokens_out ? `${v.tokens_in || 0}, ${v.tokens_out || 0}` : '–');
+    set('.tokens', v.tokens_in || v.tokens_out ? `${v.tokens_in || '–'}, ${v.tokens_out || '–'}` : '–');
     const bars = v.bars || [], line = row.querySelector('.timeline');
     const place = (moment) => v.total_ms > 0 ? Math.min(1000, Math.max(0, 1000 * moment / v.total_ms)) : 0;
     line.replaceChildren(...bars.map((b) => {
@@ -313,7 +315,8 @@
     const all = [...data.running, ...data.finished], chosen = all.filter((v) => matches(filter, v));
     const body = document.querySelector('#requests tbody');
     sync(body, chosen, (v) => v.serial, 'data-serial', makeRow, fillRow);
-    setText(document.getElementById('shown'), chosen.length === all.length ? `${all.length} shown` : `${chosen.length} of ${all.length} shown`);
+    const more = data.status.running_not_shown ? `, ${data.status.running_not_shown} more are running` : '';
+    setText(document.getElementById('shown'), (chosen.length === all.length ? `${all.length} shown` : `${chosen.length} of ${all.length} shown`) + more);
     const nothing = document.getElementById('nothing');
     nothing.hidden = chosen.length > 0;
     setText(nothing, all.length ? 'No request is as the filter says.' : 'No requests.');
