@@ -44,6 +44,9 @@ func NewConditional(deps Deps, params Params) (Phase, error) {
 
 func (p *conditional) Name() string { return stepConditional }
 
+// Pool is the one that operators see beside the phase.
+func (p *conditional) Pool() string { return PoolDecode }
+
 // Patience returns how long the probe may take by its own time-out.
 func (p *conditional) Patience() time.Duration { return p.timeout }
 

@@ -55,6 +55,9 @@ func NewDecode(deps Deps, params Params) (Phase, error) {
 
 func (p *decode) Name() string { return stepDecode }
 
+// Pool is the one that operators see beside the phase.
+func (p *decode) Pool() string { return PoolDecode }
+
 // String describes the phase for operators.
 func (p *decode) String() string {
 	if !p.hold {

@@ -52,6 +52,9 @@ func NewEncode(deps Deps, params Params) (Phase, error) {
 
 func (p *encode) Name() string { return stepEncode }
 
+// Pool is the one that operators see beside the phase.
+func (p *encode) Pool() string { return PoolEncode }
+
 // String describes the phase for operators.
 func (p *encode) String() string { return "ec connector " + p.ec.Name() + ", " + formatName(p.openAI) }
 

@@ -114,6 +114,9 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 
 func (p *mediaPhase) Name() string { return stepMedia }
 
+// Pool is the one that operators see beside the phase.
+func (p *mediaPhase) Pool() string { return PoolMedia }
+
 // Patience returns how long a download may take.
 func (p *mediaPhase) Patience() time.Duration { return p.patience }
 

@@ -46,6 +46,12 @@ type Releaser interface {
 	Release(r *Request) []Task
 }
 
+// Pooled is a phase that does its work in one pool: operators see it beside the
+// phase.
+type Pooled interface {
+	Pool() string
+}
+
 // Plan is the work that a phase has for a request.
 type Plan struct {
 	Tasks []Task

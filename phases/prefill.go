@@ -64,6 +64,9 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 
 func (p *prefill) Name() string { return stepPrefill }
 
+// Pool is the one that operators see beside the phase.
+func (p *prefill) Pool() string { return PoolPrefill }
+
 // String describes the phase for operators.
 func (p *prefill) String() string { return "kv connector " + p.kv.Name() + ", " + formatName(p.openAI) }
 

@@ -90,6 +90,9 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 
 func (p *render) Name() string { return stepRender }
 
+// Pool is the one that operators see beside the phase.
+func (p *render) Pool() string { return PoolRender }
+
 // String describes the phase for operators.
 func (p *render) String() string {
 	if p.maxTokens > 0 {

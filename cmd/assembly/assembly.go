@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,9 @@ func (o Options) files() files.Options { return files.Options{Log: o.Log, Every:
 func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.LookupEnv == nil {
+		o.LookupEnv = os.LookupEnv
 	}
 	c := &Coordinator{started: cfg, options: o, log: o.Log, Registry: prometheus.NewRegistry()}
 	c.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/llm-coordinator/coordinator/conf"
@@ -16,9 +15,12 @@ import (
 
 // makeAdmin makes the operators' listener, and the monitor that it shows.
 func (c *Coordinator) makeAdmin(cfg *conf.Config) error {
-	token, err := c.adminToken(string(cfg.Admin.Token))
-	if err != nil {
-		return cfg.Errorf("admin.token", "%v", err)
+	var token func() string // nil: none is asked for
+	if spec := string(cfg.Admin.Token); spec != "" {
+		var err error
+		if token, err = files.Secret(spec, c.options.LookupEnv, c.options.files(), checkedToken); err != nil {
+			return cfg.Errorf("admin.token", "%v", err)
+		}
 	}
 	host, _, _ := net.SplitHostPort(cfg.Admin.ListenAddr)
 	if ip := net.ParseIP(host); token == nil && cfg.Admin.ListenAddr != "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -36,43 +38,12 @@ func (c *Coordinator) makeAdmin(cfg *conf.Config) error {
 	return nil
 }
 
-// adminToken returns where the token comes from; nil: none is asked for.
-func (c *Coordinator) adminToken(spec string) (func() string, error) {
-	if spec == "" {
-		return nil, nil
-	}
-	text := spec
-	if name, ok := strings.CutPrefix(spec, "env:"); ok {
-		lookup := c.options.LookupEnv
-		if lookup == nil {
-			lookup = os.LookupEnv
-		}
-		if text, ok = lookup(name); !ok {
-			return nil, fmt.Errorf("there is no environment variable %q", name)
-		}
-	} else if path, ok := strings.CutPrefix(spec, "file:"); ok {
-		v, err := files.NewValue(c.options.files(), func(contents [][]byte) (string, error) {
-			return checkedToken(strings.TrimRight(string(contents[0]), "\r\n"))
-		}, path)
-		if err != nil {
-			return nil, err
-		}
-		return v.Get, nil
-	}
-	text, err := checkedToken(text)
-	return func() string { return text }, err
-}
-
 func checkedToken(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("the token is empty")
 	}
 	return text, nil
 }
-
-// poolOf are the pools in which steps do their work.
-var poolOf = map[string]string{"replace-media-urls": phases.PoolMedia, "render": phases.PoolRender, "conditional-decode": phases.PoolDecode,
-	"encode": phases.PoolEncode, "prefill": phases.PoolPrefill, "decode": phases.PoolDecode}
 
 // view is the state of the coordinator for operators.
 func (c *Coordinator) view(seen *monitor.Monitor) monitor.Status {
@@ -86,8 +57,11 @@ func (c *Coordinator) view(seen *monitor.Monitor) monitor.Status {
 		s.Pools, pools[p.Name] = append(s.Pools, pool), pool
 	}
 	for _, p := range g.pipeline.Phases() {
-		of := pools[poolOf[p.Name()]]
-		phase := monitor.Phase{Name: p.Name(), Pool: of.Name, Busy: of.Busy, Queued: of.Queued, Capacity: of.Size}
+		phase := monitor.Phase{Name: p.Name()}
+		if in, ok := p.(phases.Pooled); ok {
+			of := pools[in.Pool()]
+			phase.Pool, phase.Busy, phase.Queued, phase.Capacity = of.Name, of.Busy, of.Queued, of.Size
+		}
 		if d, ok := p.(fmt.Stringer); ok {
 			phase.Description = d.String()
 		}

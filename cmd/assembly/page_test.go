@@ -29,7 +29,7 @@ import (
 // for each.
 func TestPage(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a browser takes half a minute")
+		t.Skip("!!! LEFT OUT: the operators' page in a browser, which takes half a minute (not with -short)")
 	}
 	browser := startBrowser(t)
 	for name, test := range map[string]func(*testing.T, context.Context){

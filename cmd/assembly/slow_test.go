@@ -67,6 +67,9 @@ func TestWhatMadeARequestSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range status.Pipeline {
+		if p.Pool == "" || p.Capacity == 0 {
+			t.Errorf("%s has no pool: %+v", p.Name, p)
+		}
 		if (p.P99 >= ms(slow)) != (p.Name == "encode") {
 			t.Errorf("%+v", p)
 		}

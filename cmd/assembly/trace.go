@@ -1,8 +1,6 @@
 package assembly
 
 import (
-	"os"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llm-coordinator/coordinator/transport/server"
@@ -13,11 +11,7 @@ import (
 // not the configuration's: all programs of a cluster are told of the receiver in
 // the same way.
 func (c *Coordinator) makeTraces() (err error) {
-	lookup := c.options.LookupEnv
-	if lookup == nil {
-		lookup = os.LookupEnv
-	}
-	c.traces, err = trace.New(lookup, c.options.Version, c.log)
+	c.traces, err = trace.New(c.options.LookupEnv, c.options.Version, c.log)
 	c.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "llm_d_coordinator", Name: "spans_dropped_total",
 		Help: "Spans of traces that did not reach their receiver."}, func() float64 { return float64(c.traces.Dropped()) }))
 	return err

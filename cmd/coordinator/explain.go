@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,16 +36,10 @@ func explainRequest(ctx context.Context, args, environ []string, stdout, stderr 
 		return nil
 	})
 	asJSON := fs.Bool("json", false, "print JSON")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	file, err := parseFile(fs, args)
+	if err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case fs.NArg() != 1:
-		fs.Usage()
-		return errUsage
 	}
-	var err error
 	if req.Header, err = parseHeaders(headers); err != nil {
 		return err
 	}
@@ -55,7 +47,7 @@ func explainRequest(ctx context.Context, args, environ []string, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	if req.Body, err = readInput(ctx, fs.Arg(0)); err != nil {
+	if req.Body, err = readInput(ctx, file); err != nil {
 		return err
 	}
 	muzzle(slog.New(slog.DiscardHandler))

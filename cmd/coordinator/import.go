@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 
@@ -24,16 +22,10 @@ valid, which is then said.
 func importConfig(ctx context.Context, args, _ []string, stdout, stderr io.Writer) error {
 	fs := flags("import", stderr)
 	fs.Usage = func() { fmt.Fprint(stderr, importUsage) }
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	name, err := parseFile(fs, args)
+	if err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case fs.NArg() != 1:
-		fs.Usage()
-		return errUsage
 	}
-	name := fs.Arg(0)
 	text, err := readInput(ctx, name)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,16 +27,10 @@ base64 or as msgpack; which of them is told from its content.
 func inspectKwargs(ctx context.Context, args, _ []string, stdout, stderr io.Writer) error {
 	fs := flags("inspect-kwargs", stderr)
 	fs.Usage = func() { fmt.Fprint(stderr, inspectUsage) }
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	file, err := parseFile(fs, args)
+	if err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case fs.NArg() != 1:
-		fs.Usage()
-		return errUsage
 	}
-	file := fs.Arg(0)
 	text, err := readInput(ctx, file)
 	if err != nil {
 		return err

@@ -86,15 +86,35 @@ func flags(name string, stderr io.Writer) *flag.FlagSet {
 	return fs
 }
 
+// parse reads the flags of a command that takes nothing else.
 func parse(fs *flag.FlagSet, args []string) error {
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	if err := parseFlags(fs, args); err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case fs.NArg() > 0:
+	}
+	if fs.NArg() > 0 {
 		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
 		return errUsage
 	}
 	return nil
+}
+
+// parseFile reads the flags of a command that takes one file, and returns its
+// name.
+func parseFile(fs *flag.FlagSet, args []string) (string, error) {
+	if err := parseFlags(fs, args); err != nil {
+		return "", err
+	}
+	if fs.NArg() != 1 {
+		fs.Usage()
+		return "", errUsage
+	}
+	return fs.Arg(0), nil
+}
+
+func parseFlags(fs *flag.FlagSet, args []string) error {
+	err := fs.Parse(args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		return errUsage
+	}
+	return err
 }

@@ -79,7 +79,7 @@ func TestCheckNamesAMisspeltKeyAndItsLine(t *testing.T) {
 func binary(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("LEFT OUT: builds the binary and runs it as a process (not with -short)")
+		t.Skip("!!! LEFT OUT: builds the binary and runs it as a process (not with -short)")
 	}
 	bin := filepath.Join(t.TempDir(), "coordinator")
 	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {

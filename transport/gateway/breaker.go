@@ -110,8 +110,8 @@ func (b *breaker) ready() error {
 	return nil
 }
 
-// opensIn returns how long an open breaker lets nothing pass yet.
-func (b *breaker) opensIn() time.Duration {
+// stillOpen returns how long an open breaker lets nothing pass yet.
+func (b *breaker) stillOpen() time.Duration {
 	if b == nil || b.cb.State() != gobreaker.StateOpen {
 		return 0
 	}

@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -43,38 +41,13 @@ func newHeaders(s *OriginSettings) (ownHeaders, error) {
 		case slices.ContainsFunc(headers, func(h ownHeader) bool { return h.name == name }):
 			return fail(errors.New("is there twice, in capitals and small letters"))
 		}
-		value, err := s.headerValue(s.Headers[spelt])
+		value, err := files.Secret(s.Headers[spelt], s.LookupEnv, s.Files, checkedValue)
 		if err != nil {
 			return fail(err)
 		}
 		headers = append(headers, ownHeader{name, value})
 	}
 	return headers, nil
-}
-
-// headerValue returns where a header's value comes from: env:NAME, file:PATH, or
-// itself.
-func (s *OriginSettings) headerValue(spec string) (func() []string, error) {
-	text := spec
-	if name, ok := strings.CutPrefix(spec, "env:"); ok {
-		lookup := s.LookupEnv
-		if lookup == nil {
-			lookup = os.LookupEnv
-		}
-		if text, ok = lookup(name); !ok {
-			return nil, fmt.Errorf("there is no environment variable %q", name)
-		}
-	} else if path, ok := strings.CutPrefix(spec, "file:"); ok {
-		v, err := files.NewValue(s.Files, func(contents [][]byte) ([]string, error) {
-			return checkedValue(strings.TrimRight(string(contents[0]), "\r\n"))
-		}, path)
-		if err != nil {
-			return nil, err
-		}
-		return v.Get, nil
-	}
-	values, err := checkedValue(text)
-	return func() []string { return values }, err
 }
 
 // checkedValue makes a header's values of one that can be sent.

@@ -88,7 +88,7 @@ func (u *Upstream) BreakerState() string { return u.breaker.state() }
 
 // HalfOpenIn returns how long an open breaker lets nothing pass yet; 0 if it is not
 // open.
-func (u *Upstream) HalfOpenIn() time.Duration { return u.breaker.opensIn() }
+func (u *Upstream) HalfOpenIn() time.Duration { return u.breaker.stillOpen() }
 
 // Leg is one call to an upstream.
 type Leg struct {

@@ -15,8 +15,9 @@ type Journal struct {
 	// Trace is fixed before anybody else has the Journal.
 	Trace Trace
 
-	mu    sync.Mutex
-	entry Entry
+	mu     sync.Mutex
+	entry  Entry
+	closed bool // the entry has been handed out
 }
 
 // Entry is what a Journal holds. Times are those of this process.
@@ -73,123 +74,106 @@ type Wait struct {
 	From, Until time.Time
 }
 
-// BeginStep notes that a phase has been planned.
-func (j *Journal) BeginStep(phase string, at time.Time) {
+// write has f change the entry, unless it has been handed out. It reports whether
+// it did.
+func (j *Journal) write(f func(*Entry)) bool {
 	if j == nil {
-		return
+		return false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entry.Phase = phase
-	if j.entry.Steps == nil {
-		j.entry.Steps = make([]Step, 0, 6)
+	if !j.closed {
+		f(&j.entry)
 	}
-	j.entry.Steps = append(j.entry.Steps, Step{Phase: phase, Began: at})
+	return !j.closed
+}
+
+// last is the step that is under way.
+func (e *Entry) last() *Step { return &e.Steps[len(e.Steps)-1] }
+
+// BeginStep notes that a phase has been planned.
+func (j *Journal) BeginStep(phase string, at time.Time) {
+	j.write(func(e *Entry) {
+		e.Phase = phase
+		if e.Steps == nil {
+			e.Steps = make([]Step, 0, 6)
+		}
+		e.Steps = append(e.Steps, Step{Phase: phase, Began: at})
+	})
 }
 
 // SkipStep takes the last step back: the phase does not apply.
 func (j *Journal) SkipStep() {
-	if j == nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.entry.Steps = j.entry.Steps[:len(j.entry.Steps)-1]
+	j.write(func(e *Entry) { e.Steps = e.Steps[:len(e.Steps)-1] })
 }
 
 // Sent notes when a worker began with a task of the last step.
 func (j *Journal) Sent(at time.Time) {
-	if j == nil || at.IsZero() {
+	if at.IsZero() {
 		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if s := &j.entry.Steps[len(j.entry.Steps)-1]; s.Sent.IsZero() || at.Before(s.Sent) {
-		s.Sent = at
-	}
+	j.write(func(e *Entry) {
+		if s := e.last(); s.Sent.IsZero() || at.Before(s.Sent) {
+			s.Sent = at
+		}
+	})
 }
 
 // EndStep notes that the last step was joined, or failed with a code.
 func (j *Journal) EndStep(tasks int, code string, at time.Time) {
-	if j == nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	s := &j.entry.Steps[len(j.entry.Steps)-1]
-	s.Tasks, s.Code, s.Ended = tasks, code, at
+	j.write(func(e *Entry) {
+		s := e.last()
+		s.Tasks, s.Code, s.Ended = tasks, code, at
+	})
 }
 
 // Waited notes a time in a queue.
 func (j *Journal) Waited(pool string, from, until time.Time) {
-	if j == nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.entry.Waits = append(j.entry.Waits, Wait{pool, len(j.entry.Steps) - 1, from, until})
+	j.write(func(e *Entry) { e.Waits = append(e.Waits, Wait{pool, len(e.Steps) - 1, from, until}) })
 }
 
 // Note notes a way that was not asked for.
 func (j *Journal) Note(text string) {
-	if j == nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.entry.Notes, j.entry.NotedAt = append(j.entry.Notes, text), append(j.entry.NotedAt, time.Now())
+	j.write(func(e *Entry) { e.Notes, e.NotedAt = append(e.Notes, text), append(e.NotedAt, time.Now()) })
 }
 
 // SetTokensIn notes how many token ids the prompt has.
-func (j *Journal) SetTokensIn(n int) { j.set(func(e *Entry) { e.TokensIn = n }) }
+func (j *Journal) SetTokensIn(n int) { j.write(func(e *Entry) { e.TokensIn = n }) }
 
 // SetTokensOut notes how many tokens the answer has.
-func (j *Journal) SetTokensOut(n int) { j.set(func(e *Entry) { e.TokensOut = n }) }
-
-func (j *Journal) set(f func(*Entry)) {
-	if j == nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	f(&j.entry)
-}
+func (j *Journal) SetTokensOut(n int) { j.write(func(e *Entry) { e.TokensOut = n }) }
 
 // Begin notes that a call is made.
-func (j *Journal) Begin(upstream, id string, at time.Time) (c Open) {
+func (j *Journal) Begin(upstream, id string, at time.Time) Open {
 	if j == nil {
-		return c
+		return Open{}
 	}
-	c.journal = j
+	c := Open{journal: j}
 	if j.Trace.Ours {
 		c.Span = NewSpanID()
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.entry.Calls == nil {
-		j.entry.Calls = make([]Call, 0, 6)
-	}
-	c.begin(upstream, id, at)
-	return c
+	return c.begin(upstream, id, at)
 }
 
 // Again notes that the leg of a call that has ended is sent once more.
-func (o *Open) Again(id string, at time.Time) (c Open) {
-	if o.journal == nil {
-		return c
-	}
-	o.journal.mu.Lock()
-	defer o.journal.mu.Unlock()
-	c = Open{Span: o.Span, journal: o.journal}
-	c.begin(o.journal.entry.Calls[o.index].Upstream, id, at)
-	return c
+func (o *Open) Again(id string, at time.Time) Open {
+	upstream := ""
+	o.note(func(c *Call) { upstream = c.Upstream })
+	return Open{Span: o.Span, journal: o.journal}.begin(upstream, id, at)
 }
 
-// begin adds a call. The caller holds the journal's mu.
-func (o *Open) begin(upstream, id string, at time.Time) {
-	e := &o.journal.entry
-	o.index = len(e.Calls)
-	e.Calls = append(e.Calls, Call{Upstream: upstream, ID: id, Step: len(e.Steps) - 1, Began: at, Span: o.Span})
+// begin adds a call. Where it is not recorded it notes nothing.
+func (o Open) begin(upstream, id string, at time.Time) Open {
+	if !o.journal.write(func(e *Entry) {
+		if e.Calls == nil {
+			e.Calls = make([]Call, 0, 6)
+		}
+		o.index = len(e.Calls)
+		e.Calls = append(e.Calls, Call{Upstream: upstream, ID: id, Step: len(e.Steps) - 1, Began: at, Span: o.Span})
+	}) {
+		o.journal = nil
+	}
+	return o
 }
 
 // Open is a call that has not ended. The zero value notes nothing.
@@ -201,12 +185,7 @@ type Open struct {
 }
 
 func (o *Open) note(f func(*Call)) {
-	if o.journal == nil {
-		return
-	}
-	o.journal.mu.Lock()
-	defer o.journal.mu.Unlock()
-	f(&o.journal.entry.Calls[o.index])
+	o.journal.write(func(e *Entry) { f(&e.Calls[o.index]) })
 }
 
 // Answered notes the headers of an answer.
@@ -249,12 +228,14 @@ func (j *Journal) Phase() string {
 	return j.entry.Phase
 }
 
-// Close returns what has been noted. Nothing may be noted any more.
+// Close returns what has been noted, and ends the record: a download that others
+// share may end later, and is not noted any more.
 func (j *Journal) Close() Entry {
 	if j == nil {
 		return Entry{}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.closed = true
 	return j.entry
 }

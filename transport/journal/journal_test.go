@@ -91,6 +91,35 @@ func TestNilRecordsNothing(t *testing.T) {
 }
 
 // TestManyGoroutines: tasks of one request write while operators' pages read.
+// TestClosedTakesNothing: who has the entry reads it without a lock.
+func TestClosedTakesNothing(t *testing.T) {
+	j := &Journal{Trace: Trace{ID: NewTraceID(), Ours: true}}
+	j.BeginStep("replace-media-urls", at(0))
+	call := j.Begin("media", "", at(0))
+	e := j.Close()
+	late := make(chan struct{})
+	go func() { // of a download that others share
+		defer close(late)
+		call.Failed("timeout")
+		call.End(at(1))
+		again := call.Again("id-r1", at(2))
+		again.End(at(3))
+		other := j.Begin("render", "id", at(2))
+		other.End(at(3))
+		j.BeginStep("render", at(2))
+		j.Waited("render", at(2), at(3))
+		j.Note("late")
+		j.SetTokensOut(3)
+	}()
+	if len(e.Calls) != 1 || !e.Calls[0].Ended.IsZero() || e.Calls[0].Reason != "" || len(e.Steps) != 1 || e.Phase != "replace-media-urls" {
+		t.Errorf("%+v", e)
+	}
+	<-late
+	if e := j.Entry(); len(e.Calls) != 1 || !e.Calls[0].Ended.IsZero() || len(e.Steps) != 1 || len(e.Waits)+len(e.Notes)+e.TokensOut != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestManyGoroutines(t *testing.T) {
 	j := &Journal{Trace: Trace{ID: NewTraceID(), Ours: true}}
 	j.BeginStep("encode", at(0))
