@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -16,47 +17,59 @@ func (s *desk) pipeline(p *wire.Protocol) http.Handler { return s.handle(p, s.en
 // accepter makes a request of what a client has sent.
 type accepter func(r *http.Request, p *wire.Protocol, id string, body []byte) (*phases.Request, *wire.Fault)
 
-// handle is the handler of requests that an engine serves.
+// handle is the handler of requests that an engine serves. Its frame lies below
+// all that a request does on this goroutine, for as long as its stream is open: it
+// is kept small.
 func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		received := time.Now()
-		id := s.requestID(r)
 		s.metrics.running.Inc()
 		defer s.metrics.running.Dec()
-		var req *phases.Request
 		memory := s.Memory.Open()
 		defer memory.Close() // if something panics; else when nothing of the request is left
-		body, fault := s.receive(w, r, memory)
-		if fault == nil {
-			s.trace(id, body)
-			req, fault = accept(r, p, id, body)
-		}
-		if fault == nil {
-			req.Received = received
-			fault = s.setTerms(req, r.Header)
-		}
-		if fault != nil {
-			req = &phases.Request{ID: id, Protocol: p, Received: received, Tenant: s.tenant(r.Header)}
-		}
-		req.Memory, req.Journal = memory, s.journal(r)
-		a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body))}
-		if s.Began != nil {
-			a.finished = s.Began(a.running)
-		}
-		if fault != nil {
-			a.fail(fault)
+		a := s.open(w, r, p, accept, memory)
+		refused := a.fault
+		if refused != nil {
+			a.fail(refused)
 		} else {
 			a.run(r.Context(), engine)
 		}
 		memory.Close()
 		s.finish(a)
-		if fault != nil && (fault.Kind == wire.TooLarge || fault.Kind == wire.QueueFull) {
+		if refused != nil && (refused.Kind == wire.TooLarge || refused.Kind == wire.QueueFull) {
 			s.linger(w, r)
 		}
 		if a.abort {
 			panic(http.ErrAbortHandler) // the only way to end an answer that is not whole
 		}
 	})
+}
+
+// open reads a request and checks it: what it is refused for is the answer's
+// fault.
+//
+//go:noinline
+func (s *desk) open(w http.ResponseWriter, r *http.Request, p *wire.Protocol, accept accepter, memory *budget.Account) *answering {
+	received := time.Now()
+	id := s.requestID(r)
+	var req *phases.Request
+	body, fault := s.receive(w, r, memory)
+	if fault == nil {
+		s.trace(id, body)
+		req, fault = accept(r, p, id, body)
+	}
+	if fault == nil {
+		req.Received = received
+		fault = s.setTerms(req, r.Header)
+	}
+	if fault != nil {
+		req = &phases.Request{ID: id, Protocol: p, Received: received, Tenant: s.tenant(r.Header)}
+	}
+	req.Memory, req.Journal = memory, s.journal(r)
+	a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body)), fault: fault}
+	if s.Began != nil {
+		a.finished = s.Began(a.running)
+	}
+	return a
 }
 
 // trace shows a request's body, redacted, at the level for that.
