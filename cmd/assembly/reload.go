@@ -79,7 +79,8 @@ func (c *Coordinator) Reload() (Reloaded, error) {
 		if len(done.Restart) > 0 {
 			level = slog.LevelWarn
 		}
-		c.log.Log(context.Background(), level, "configuration reloaded", "applied", done.Applied, "needs_restart", done.Restart)
+		c.log.Log(context.Background(), level, "configuration reloaded", "applied", done.Applied, "needs_restart", done.Restart,
+			"pipeline", c.Stages())
 	}
 	return done, err
 }

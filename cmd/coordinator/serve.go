@@ -73,7 +73,7 @@ func serve(ctx context.Context, args, environ []string, _, stderr io.Writer) err
 		c.Close()
 		return err
 	}
-	log.Info("serving", "version", version(), "address", public.Addr().String(), "pipeline", c.Status(version()).Pipeline,
+	log.Info("serving", "version", version(), "address", public.Addr().String(), "pipeline", c.Stages(),
 		"gateway", cfg.Gateway.Address)
 	reloading := reloadAt(hangups, func() { c.Reload() }) // says by itself what came of it
 	cut, err := c.Run(ctx, public, ops)

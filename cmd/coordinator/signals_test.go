@@ -45,7 +45,11 @@ func startServing(t *testing.T, bin, gateway, shutdownTimeout string) *serving {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	s := &serving{process: &process{Cmd: cmd, lines: bufio.NewScanner(logs)}, file: file}
-	s.base = "http://" + regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(last(s.until(t, `"serving"`)))[1]
+	line := last(s.until(t, `"serving"`))
+	s.base = "http://" + regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(line)[1]
+	if !strings.Contains(line, `"pipeline":[{"step":"decode","with":"kv connector kv-shared-storage","pool":"decode","at_work":1024,"waiting":256}]`) {
+		t.Errorf("what is served is not said: %s", line)
+	}
 	return s
 }
 

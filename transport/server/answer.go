@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
@@ -28,11 +31,7 @@ func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Han
 		defer memory.Close() // if something panics; else when nothing of the request is left
 		a := s.open(w, r, p, accept, memory)
 		refused := a.fault
-		if refused != nil {
-			a.fail(refused)
-		} else {
-			a.run(r.Context(), engine)
-		}
+		a.serve(r.Context(), engine)
 		memory.Close()
 		s.finish(a)
 		if refused != nil && (refused.Kind == wire.TooLarge || refused.Kind == wire.QueueFull) {
@@ -90,6 +89,7 @@ type answering struct {
 	// finished is told of the end; nil: nobody is.
 	finished func(Record)
 
+	started  bool // the engine has the request
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to
 	boundary wire.Boundary
@@ -102,15 +102,47 @@ type answering struct {
 	last     time.Time // when the last piece of a stream came
 }
 
-// run hands the request to the engine and writes what comes back. It returns
-// when nothing of the request is left.
-func (a *answering) run(ctx context.Context, engine Engine) {
+// serve answers the request, unless it is refused. It returns when nothing of the
+// request is left. A panic on the way is a bug: the request fails, like any other.
+func (a *answering) serve(ctx context.Context, engine Engine) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer func() {
+		if cause := recover(); cause != nil {
+			a.crashed(cause, cancel)
+		}
+	}()
+	if a.fault != nil {
+		a.fail(a.fault)
+	} else {
+		a.run(ctx, cancel, engine)
+	}
+}
+
+// crashed ends a request whose handler has panicked. What it panicked with may
+// hold what a client sent: only the runtime's own errors are logged by their text.
+func (a *answering) crashed(cause any, cancel context.CancelCauseFunc) {
+	what := fmt.Sprintf("a value of type %T", cause)
+	if err, ok := cause.(runtime.Error); ok {
+		what = err.Error()
+	}
+	a.server.log.Error("the handler of a request panicked", "request_id", a.req.ID, "panic", what, "stack", string(debug.Stack()))
+	f := wire.Faultf(wire.Internal, "internal error").Because(errors.New("the request's handler crashed"))
+	cancel(f)
+	if a.started {
+		a.discard(a.req.Out)
+		a.abort = false // a client that is there sees the error
+	}
+	a.fail(f)
+}
+
+// run hands the request to the engine and writes what comes back.
+func (a *answering) run(ctx context.Context, cancel context.CancelCauseFunc, engine Engine) {
 	if err := engine.Start(ctx, a.req); err != nil {
 		a.fail(wire.FaultOf(err))
 		return
 	}
+	a.started = true
 	out := a.req.Out
 	for {
 		select {
@@ -199,9 +231,9 @@ func (a *answering) head(head *phases.Head) {
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = nil // net/http would guess one
 	}
+	a.w.WriteHeader(head.Status)
 	a.begun, a.status = true, head.Status
 	a.events = wire.IsEventStream(head.Header)
-	a.w.WriteHeader(head.Status)
 }
 
 // end writes what is left when the request is over, and its outcome if that is

@@ -240,3 +240,34 @@ func TestCanceledRequestIsNotAnswered(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 }
+
+// TestPanicOfTheHandler is a bug of ours; its request fails like any other, and is
+// on record as ended.
+func TestPanicOfTheHandler(t *testing.T) {
+	for name, e := range map[string]engine{
+		"when it starts": func(context.Context, *phases.Request) error { panic(secret) },
+		"in the answer":  plays(func(ctx context.Context, out *phases.Response) error { return say(ctx, out, head(42)) }), // no status that net/http writes
+		"while it is told": plays(func(ctx context.Context, out *phases.Response) error {
+			say(ctx, out, head(42))
+			<-ctx.Done()
+			return ctx.Err()
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, e)
+			var ended []string
+			r.Began = func(b Running) func(Record) { return func(rec Record) { ended = append(ended, b.Serial+rec.Code) } }
+			got := r.post(hello)
+			rec := <-r.records
+			if got.status != http.StatusInternalServerError || !strings.Contains(got.body, `"code":"internal"`) {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			if rec.Status != 500 || rec.Code != "internal" || len(ended) != 1 || ended[0] != rec.Serial+"internal" {
+				t.Errorf("record %d %q, ended %q", rec.Status, rec.Code, ended)
+			}
+			if logs := r.log.String(); strings.Contains(logs, secret) || !strings.Contains(logs, "the handler of a request panicked") {
+				t.Errorf("log: %s", logs)
+			}
+		})
+	}
+}
