@@ -207,7 +207,9 @@ func TestFreshConnectionOfHTTP2ThatEnds(t *testing.T) {
 	}
 }
 
-// TestConnectionThatGoesAwayBetweenLegs is not used any more.
+// TestConnectionThatGoesAwayBetweenLegs is not used any more. A leg that is sent
+// just before that is known finds it dead, and is sent again on a connection that
+// serves nothing else; then the leg after it makes one too.
 func TestConnectionThatGoesAwayBetweenLegs(t *testing.T) {
 	legs := make(chan int, 100)
 	r := http2(t, legs, func(n, _ int, c *conn, stream uint32) bool {
@@ -217,12 +219,17 @@ func TestConnectionThatGoesAwayBetweenLegs(t *testing.T) {
 		}
 		return n > 0
 	})
+	attempts := 0
 	for range 3 {
-		if _, _, f := r.call(named()); f != nil {
+		_, sent, f := r.call(named())
+		if f != nil {
 			t.Fatal(f)
 		}
+		attempts += sent.Attempts
 	}
-	if first, then, last := <-legs, <-legs, <-legs; first != 0 || then != 1 || last != 1 {
-		t.Errorf("by the connections %d, %d, %d", first, then, last)
+	again := attempts - 3 // legs that were sent again
+	// net/http may make a connection more than it uses.
+	if first, then, last := <-legs, <-legs, <-legs; first != 0 || then == 0 || last == 0 || again > 1 || again == 0 && last != then {
+		t.Errorf("by the connections %d, %d, %d, in %d attempts", first, then, last, attempts)
 	}
 }
