@@ -3,10 +3,14 @@ package actors
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/budget"
+	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -32,6 +36,40 @@ func TestTaskThatEndsLater(t *testing.T) {
 		}
 		rg.wantPool("a", 0, 0)
 	}
+}
+
+// TestTaskThatEndsLaterHoldsNothing of what it was made of, nor does its request of
+// what came in: it may last for minutes.
+func TestTaskThatEndsLaterHoldsNothing(t *testing.T) {
+	ends := make(chan func(phases.Result, error), 1)
+	rg := engine(t, map[string]PoolSettings{"a": {Size: 1}}, &fake{name: "a", plan: func(r *phases.Request) (phases.Plan, error) {
+		leg := r.Passed.Body
+		return phases.Plan{Tasks: []phases.Task{{Pool: "a", Run: func(context.Context) (phases.Result, error) {
+			if leg.Size() != 1<<20 {
+				t.Errorf("a leg of %d bytes", leg.Size())
+			}
+			return phases.Later(func(done func(phases.Result, error)) { ends <- done }), nil
+		}}}}, nil
+	}})
+	limit := budget.New(1 << 20)
+	prompt := &[1 << 20]byte{}
+	r := &phases.Request{ID: "long", Out: phases.NewResponse(), Journal: &journal.Journal{}, Memory: limit.Open(),
+		Passed: phases.Passed{Body: wire.NewPayload(prompt[:])}}
+	if err := r.Memory.Charge(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	held := weak.Make(prompt)
+	prompt = nil
+	if err := rg.Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	end := take(t, ends, "the task")
+	eventually(t, "the prompt is collected while the task lasts", func() bool { runtime.GC(); return held.Value() == nil })
+	if used := limit.Used(); used != 0 {
+		t.Errorf("%d bytes are charged", used)
+	}
+	end(nil, nil)
+	rg.wantWell(r)
 }
 
 // TestTaskThatEndsLaterIsCancelled like any: its request ends when it does.

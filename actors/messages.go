@@ -46,6 +46,13 @@ type home struct {
 // IgnoreDeadLetterLogging keeps tasks that wake late out of the logs.
 func (*home) IgnoreDeadLetterLogging() {}
 
+// relaying tells a supervisor that a task of a run goes on without its worker: all
+// that it needs of the request it has.
+type relaying struct{ run int }
+
+// IgnoreDeadLetterLogging is for a request that ends at the same moment.
+func (*relaying) IgnoreDeadLetterLogging() {}
+
 // granted tells a supervisor that the places of its ticket are its request's.
 type granted struct{ ticket *ticket }
 

@@ -89,6 +89,8 @@ func (s *supervisor) Receive(c actor.Context) {
 		s.advance()
 	case *home:
 		s.collect(m)
+	case *relaying:
+		s.relaying(m)
 	case *granted:
 		s.granted(m.ticket)
 	case *refused:
@@ -195,6 +197,16 @@ func (s *supervisor) collect(m *home) {
 	case s.open == 0:
 		s.joinStep()
 	}
+}
+
+// relaying lets go of what the request holds for tasks: the one that goes on is
+// the last.
+func (s *supervisor) relaying(m *relaying) {
+	if m.run != s.run || s.settled || s.open > 1 || s.next < len(s.plan.Tasks) {
+		return
+	}
+	s.plan = phases.Plan{Tasks: make([]phases.Task, len(s.plan.Tasks))}
+	s.req.LetGo()
 }
 
 // joinStep lets the phase fold its results into the request, or recover, once

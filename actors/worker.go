@@ -53,6 +53,10 @@ func (w *worker) run(j *job) {
 	}
 	returned = true
 	if later, ok := result.(phases.Later); ok && err == nil {
+		j.run = nil // and what it was made of
+		if j.reply != nil {
+			w.pools.root.Send(j.reply, &relaying{run: j.home.run})
+		}
 		later(func(result phases.Result, err error) { w.end(j, result, err) })
 		return
 	}

@@ -95,7 +95,7 @@ type Result any
 // something that is only waited for. It is called once, by the worker, and may
 // block like the task itself. It arranges that done is called exactly once, from
 // any goroutine that holds no lock; the task ends then, and the worker's place is
-// taken until then.
+// taken until then. It has all that it needs: the request lets go of the rest.
 type Later func(done func(Result, error))
 
 // Verdict says how the pipeline goes on.

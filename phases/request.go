@@ -150,6 +150,21 @@ type Decoded struct {
 	reached *handoffState
 }
 
+// LetGo drops what came in and what was made of it, and gives its bytes back:
+// the answer is on its way, and nothing will be sent again. An answer may take
+// minutes, which a long prompt or large images need not lie in memory for. What
+// only a release could need is kept if there is going to be one.
+func (r *Request) LetGo() {
+	if r.Prefilled.Params != nil && !r.Decoded.reached.get() {
+		return
+	}
+	r.Body, r.Prompt, r.Passed = nil, wire.Prompt{}, Passed{}
+	r.Fetched, r.Rendered, r.Encoded, r.Prefilled.Params = Fetched{}, Rendered{}, Encoded{}, nil
+	r.images.Leave()
+	r.images = nil
+	r.Memory.Empty()
+}
+
 // Close gives back what the request still holds. The supervisor calls it once,
 // when all tasks are home.
 func (r *Request) Close() {

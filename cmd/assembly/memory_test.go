@@ -93,3 +93,34 @@ func TestBytesComeBackFromManyAtOnce(t *testing.T) {
 		t.Errorf("%d bytes are still charged", used)
 	}
 }
+
+// TestStreamsHoldNoPrompts: once its answer is on its way a request gives back
+// what it was charged for.
+func TestStreamsHoldNoPrompts(t *testing.T) {
+	for name, s := range map[string]setup{
+		"chat":      {steps: wholeSteps, tokensIn: true, cluster: cluster.Options{TensorBytes: 1 << 20}},
+		"decode":    {steps: decodeStep, kv: cluster.KVSharedStorage},
+		"condition": {steps: renderStep + conditionalStep + prefillStep + decodeStep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s)
+			gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2})
+			answers := make(chan response)
+			body := fmt.Sprintf(`{"model":"demo-model","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":%q},{"type":"image_url","image_url":{"url":%q}}]}]}`,
+				strings.Repeat("x", 1<<20), dataURI(picture(1, 300<<10)))
+			go func() { answers <- r.post(chatPath, body) }()
+			if err := gate.WaitFor(within(t), 1); err != nil {
+				t.Fatal(err)
+			}
+			r.eventually("everything is given back", func() bool { return r.Memory.Used() == 0 })
+			if n := r.Engine.Status().Inflight; n != 1 {
+				t.Errorf("%d requests are in flight", n)
+			}
+			gate.Release()
+			if got := <-answers; got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
+				t.Errorf("%d %.200s", got.status, got.body)
+			}
+			r.settled()
+		})
+	}
+}

@@ -99,6 +99,20 @@ func (a *Account) Keep() (done func()) {
 	})
 }
 
+// Empty gives back what is charged, unless somebody keeps it: the request goes on
+// without it.
+func (a *Account) Empty() {
+	if a == nil || a.budget == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.keeps == 0 {
+		a.budget.used.Add(-a.held)
+		a.held = 0
+	}
+}
+
 // settle gives back what is left of an account that is closed and not kept. The
 // lock is held.
 func (a *Account) settle() {

@@ -287,7 +287,11 @@ func (r *payloadReader) Read(b []byte) (n int, err error) {
 			r.pieces, r.off = r.pieces[1:], 0
 		}
 	}
-	if n == 0 && len(r.pieces) == 0 {
+	if len(r.pieces) > 0 {
+		return n, nil
+	}
+	r.pieces = nil // net/http keeps the reader for as long as the answer takes
+	if n == 0 {
 		return 0, io.EOF
 	}
 	return n, nil
