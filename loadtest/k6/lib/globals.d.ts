@@ -1,0 +1,4 @@
+/** k6 has it, its types do not. */
+declare const console: {
+  error(...values: unknown[]): void;
+};
