@@ -6,6 +6,7 @@ MAKEFLAGS   += --no-builtin-rules --warn-undefined-variables
 .DELETE_ON_ERROR:
 
 export GOTOOLCHAIN := local
+export PATH        := $(PATH):/usr/sbin
 CI      ?=
 VERSION ?=
 
@@ -30,17 +31,17 @@ run: build ## start the demo: a coordinator and a simulated cluster on loopback
 	@exec bin/coordinator demo
 
 .PHONY: test
-test: needs lint ## everything: gofmt, vet, staticcheck, all tests under the race detector, then those that must run without
-	@if ! command -v chromium >/dev/null; then \
-	  echo "!!! LEFT OUT: the operators' page in a browser. It needs chromium (Debian: apt-get install chromium)."; \
-	fi
-	@if command -v gcc >/dev/null || command -v clang >/dev/null; then \
-	  go test -race -timeout 20m ./...; \
-	else \
-	  echo "!!! LEFT OUT: the race detector. It needs a C compiler (Debian: apt-get install gcc libc6-dev)."; \
-	  go test -timeout 20m ./...; \
-	fi
+test: needs lint ## everything: gofmt, vet, staticcheck, all tests under the race detector, those that must run without, and the modules beside this one
+	@for program in $(PROGRAMS); do command -v $$program >/dev/null || \
+	  echo "!!! LEFT OUT: what needs $$program (Debian: apt-get install $$program)."; done
+	@if [ -z "$(RACE)" ]; then echo "!!! LEFT OUT: the race detector. It needs a C compiler (Debian: apt-get install gcc libc6-dev)."; fi
+	go test $(RACE) -timeout 20m ./...
 	go test -count=1 $(NO_RACE)
+	@$(MAKE) --no-print-directory k6 deploy-check release-check
+
+# What tests run beside Go; what is missing is left out.
+PROGRAMS := chromium curl haproxy nginx npm systemd-analyze
+RACE      = $(shell if command -v gcc >/dev/null || command -v clang >/dev/null; then echo -race; fi)
 
 .PHONY: quick
 quick: ## vet and all tests but the long ones, without the race detector: under 3 minutes
@@ -55,15 +56,47 @@ lint: ## gofmt, vet, staticcheck
 	$(STATICCHECK) ./...
 
 # System packages are installed in CI and nowhere else; elsewhere `make test`
-# says what is missing and leaves out what needs it.
+# says what is missing and leaves out what needs it. The servers among them are
+# not to start by themselves: tests start their own.
 .PHONY: needs
 needs:
 	@missing=; \
 	if ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then missing="gcc libc6-dev"; fi; \
-	if ! command -v chromium >/dev/null; then missing="$$missing chromium"; fi; \
+	for program in $(PROGRAMS); do \
+	  command -v $$program >/dev/null || missing="$$missing $$(echo $$program | sed 's/-analyze//')"; \
+	done; \
 	if [ "$(CI)" = true ] && [ -n "$$missing" ]; then \
-	  apt-get update -q && apt-get install -y -q --no-install-recommends $$missing; \
+	  apt-get update -q && RUNLEVEL=1 apt-get install -y -q --no-install-recommends $$missing; \
 	fi
+
+.PHONY: k6
+k6: ## the k6 scripts: their types (needs npm), and each one run in the engine that k6 embeds, against a demo
+	@if command -v npm >/dev/null; then cd loadtest/k6 && npm ci --no-audit --no-fund && npx tsc -p .; fi
+	go -C loadtest/k6/enginetest vet ./...
+	go -C loadtest/k6/enginetest test $(RACE) -count=1 -timeout 10m ./...
+
+.PHONY: deploy-check
+deploy-check: ## manifests, Envoy's configuration, the systemd unit and the image's contents, checked offline
+	go -C deploy/check vet ./...
+	go -C deploy/check test -count=1 -timeout 20m ./...
+
+.PHONY: e2e
+e2e: ## whole ways through real HAProxy and nginx, which must be installed
+	go test $(RACE) -count=1 -v -timeout 10m ./e2e
+
+.PHONY: docs
+docs: ## write docs/configuration.md from conf/coordinator.toml, and check the links of all pages
+	go run ./cmd/docs
+
+.PHONY: release
+release: ## static binaries, bills of materials and checksums in dist: make release VERSION=v0.1.0
+	rm -rf dist
+	go -C tools/release run . -version "$(VERSION)"
+
+.PHONY: release-check
+release-check:
+	go -C tools/release vet ./...
+	go -C tools/release test -count=1 -timeout 20m ./...
 
 .PHONY: page
 page: ## the operators' page in a headless Chromium, which must be installed
@@ -93,4 +126,4 @@ overhead: build ## what a coordinator costs beside a floor, as in docs/performan
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
