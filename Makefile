@@ -106,7 +106,7 @@ page: ## the operators' page in a headless Chromium, which must be installed
 fuzz: ## run every fuzz target for FUZZ_TIME (default 60s)
 	@for pkg in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) $$pkg; \
+	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 10x $$pkg; \
 	  done; \
 	done
 

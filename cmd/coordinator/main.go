@@ -23,6 +23,7 @@ const usage = `coordinator drives LLM requests through the phases of a disaggreg
                         say what would happen to a request, calling nothing
   coordinator import FILE
                         print our configuration for the YAML of the llm-d coordinator
+  coordinator plan      print sizes of the pools for a rate of requests, as TOML
   coordinator cluster   run only the simulated cluster
   coordinator inspect-kwargs FILE
                         print the tensors of rendered multimodal items
@@ -44,6 +45,7 @@ var commands = map[string]command{
 	"check":          check,
 	"explain":        explainRequest,
 	"import":         importConfig,
+	"plan":           planSizes,
 	"cluster":        simulate,
 	"inspect-kwargs": inspectKwargs,
 	"version":        printVersion,

@@ -194,7 +194,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	transport, closeIdle := o.Target.transport(max(o.Clients, o.MaxInFlight))
 	defer closeIdle()
-	r := &run{options: o, recorder: newRecorder(), bodies: newBodies(o.Request), transport: transport, began: time.Now()}
+	began := time.Now()
+	r := &run{options: o, recorder: newRecorder(began), bodies: newBodies(o.Request), transport: transport, began: began}
 	limited, cancel := context.WithDeadline(ctx, r.began.Add(o.Duration+o.Grace))
 	defer cancel()
 	stop := r.watch()

@@ -35,14 +35,15 @@ type recorder struct {
 	mu                       sync.Mutex
 	counts                   Counts
 	first, gap, total, delay histogram
+	windows                  windows
 	statuses                 map[string]int64
 	codes                    map[string]int64
 	failures                 map[string]int64
 }
 
-func newRecorder() *recorder {
+func newRecorder(began time.Time) *recorder {
 	return &recorder{first: newHistogram(), gap: newHistogram(), total: newHistogram(), delay: newHistogram(),
-		statuses: map[string]int64{}, codes: map[string]int64{}, failures: map[string]int64{}}
+		windows: windows{began: began, width: time.Second}, statuses: map[string]int64{}, codes: map[string]int64{}, failures: map[string]int64{}}
 }
 
 // begin counts a request that begins so much later than it should.
@@ -50,6 +51,7 @@ func (r *recorder) begin(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts.Begun++
+	r.windows.now().Begun++
 	r.delay.record(delay)
 }
 
@@ -57,6 +59,7 @@ func (r *recorder) miss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts.Missed++
+	r.windows.now().Missed++
 }
 
 func (r *recorder) recordGap(d time.Duration) {
@@ -69,7 +72,8 @@ func (r *recorder) recordGap(d time.Duration) {
 func (r *recorder) end(o outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.counts
+	c, w := &r.counts, r.windows.now()
+	w.end(o)
 	c.Events += o.events
 	c.BytesRead += o.bytesRead
 	if o.status > 0 {

@@ -43,6 +43,9 @@ type Report struct {
 	// Transport are the requests that failed without one, by kind: Refused and
 	// the others.
 	Transport map[string]int64 `json:"transport"`
+	// Windows are the run second by second; of a long one they are wider, for there
+	// are no more than 600.
+	Windows []Window `json:"windows,omitempty"`
 	// Process is what the process that was watched has spent, or nil.
 	Process *Process `json:"process,omitempty"`
 }
@@ -95,6 +98,17 @@ type Process struct {
 	PeakRSS int64 `json:"peak_rss_bytes"`
 }
 
+// NamedSummary is a summary and what it is of.
+type NamedSummary struct {
+	Name string
+	Summary
+}
+
+// Summaries are those of a report, in the order in which they are shown.
+func (r *Report) Summaries() []NamedSummary {
+	return []NamedSummary{{"first event", r.FirstEvent}, {"gap", r.Gap}, {"total", r.Total}, {"begun late", r.Delay}}
+}
+
 // WriteText writes what people want to know.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -102,12 +116,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%d begun in %.1f s: %d ok (%.1f/s), %d failed, %d cut, %d missed; %d events (%.0f/s)\n",
 		c.Begun, r.DurationSeconds, c.OK, r.Rates.OK, c.Failed, c.Cut, c.Missed, c.Events, r.Rates.Events)
 	fmt.Fprintf(t, "ms\tcount\tp50\tp90\tp99\tp99.9\tmax\t\n")
-	for _, line := range []struct {
-		name string
-		Summary
-	}{{"first event", r.FirstEvent}, {"gap", r.Gap}, {"total", r.Total}, {"begun late", r.Delay}} {
+	for _, line := range r.Summaries() {
 		s := line.Summary
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", line.name, s.Count, ms(s.P50), ms(s.P90), ms(s.P99), ms(s.P999), ms(s.Max))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", line.Name, s.Count, ms(s.P50), ms(s.P90), ms(s.P99), ms(s.P999), ms(s.Max))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -153,6 +153,7 @@ func (r *run) report(took time.Duration, before, after *Sample) *Report {
 		Settings: r.options, Began: r.began, DurationSeconds: seconds, Counts: rec.counts,
 		Rates:      Rates{OK: float64(rec.counts.OK) / seconds, Events: float64(rec.counts.Events) / seconds},
 		FirstEvent: rec.first.summary(), Gap: rec.gap.summary(), Total: rec.total.summary(), Delay: rec.delay.summary(),
+		Windows:  rec.windows.report(took),
 		Statuses: rec.statuses, Codes: rec.codes, Transport: rec.failures,
 	}
 	report.Settings.Target.Transport, report.Settings.Header, report.Settings.Progress = nil, nil, nil

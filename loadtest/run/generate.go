@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/load"
+	"github.com/llm-coordinator/coordinator/loadtest/report"
+	"github.com/llm-coordinator/coordinator/loadtest/scrape"
 )
 
 // headers is a flag that may be given more than once.
@@ -58,25 +60,52 @@ func generate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	fs.DurationVar(&o.Grace, "grace", 30*time.Second, "how long those that have begun may go on then")
 	fs.DurationVar(&o.Timeout, "timeout", 0, "how long one request may take (default: no limit)")
 	file := fs.String("o", "", "`file` for the report, as JSON")
-	if err := parse(fs, args); err != nil {
+	page := fs.String("report", "", "`file` for the report, as a page of HTML with plots")
+	metrics := fs.String("metrics", "", "`URL` of the coordinator's metrics, to be read each second: http://127.0.0.1:9090/metrics")
+	comparing := fs.Bool("compare", false, "make no requests, but compare two reports that -o has written: -compare a.json b.json")
+	files, err := parseMixed(fs, args)
+	if err != nil {
 		return err
+	}
+	if *comparing {
+		return compareFiles(files, *page, stdout, stderr)
+	}
+	if len(files) > 0 {
+		fmt.Fprintf(stderr, "unexpected argument %q\n", files[0])
+		return errUsage
 	}
 	o.Progress = func(p load.Progress) {
 		c := p.Counts
 		fmt.Fprintf(stderr, "%4.0f s: %d ok (%.0f/s), %d failed, %d missed, %d in flight\n",
 			p.Elapsed.Seconds(), c.OK, p.PerSecond, c.Failed, c.Missed, p.InFlight)
 	}
-	report, err := load.Run(ctx, o)
+	r, err := watched(ctx, o, *metrics)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(report.WriteText(stdout), save(*file, report)); err != nil {
+	err = errors.Join(r.WriteText(stdout), save(*file, r), savePage(*page, func(w io.Writer) error { return report.WritePage(w, r) }))
+	if err != nil {
 		return err
 	}
-	if c := report.Counts; c.Failed+c.Missed > 0 {
+	if c := r.Counts; c.Failed+c.Missed > 0 {
 		return fmt.Errorf("%d requests failed, %d were missed", c.Failed, c.Missed)
 	}
 	return nil
+}
+
+// watched makes requests while the coordinator's metrics are read, if they are at a
+// URL.
+func watched(ctx context.Context, o load.Options, url string) (*report.File, error) {
+	if url == "" {
+		r, err := load.Run(ctx, o)
+		return &report.File{Report: r}, err
+	}
+	watch, err := scrape.Begin(ctx, url, time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("-metrics: %w", err)
+	}
+	r, err := load.Run(ctx, o)
+	return &report.File{Report: r, Coordinator: watch.Stop()}, err
 }
 
 // hold holds streams open.

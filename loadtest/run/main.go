@@ -2,12 +2,14 @@
 //
 //	run -url http://127.0.0.1:8080 -c 32 -n 10000 -d 30s     closed loop: 32 clients
 //	run -url http://127.0.0.1:8080 -rate 200 -n 10000 -d 30s open loop: 200 requests a second
+//	run compare a.json b.json                                two reports beside each other
 //	run hold -url http://127.0.0.1:8080 -streams 2000        streams that are held open
 //	run overhead                                             the coordinator beside a floor: make overhead
 //
-// With -pid it watches a process of this machine. Progress goes to stderr, the
-// summary to stdout, and with -o the whole report to a file, as JSON (see
-// load.Report). It fails if a request did.
+// With -pid it watches a process of this machine, with -metrics it reads what the
+// coordinator says of itself. Progress goes to stderr, the summary to stdout, with -o
+// the whole report to a file, as JSON (see report.File), and with -report as a page
+// with plots. It fails if a request did.
 package main
 
 import (
@@ -46,24 +48,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return hold(ctx, args[1:], stdout, stderr)
 		case "overhead":
 			return overhead(ctx, args[1:], stdout, stderr)
+		case "compare":
+			return compare(args[1:], stdout, stderr)
 		}
-		fmt.Fprintf(stderr, "unknown command %q: want hold, overhead, or flags\n", args[0])
+		fmt.Fprintf(stderr, "unknown command %q: want compare, hold, overhead, or flags\n", args[0])
 		return errUsage
 	}
 	return generate(ctx, args, stdout, stderr)
 }
 
 func parse(fs *flag.FlagSet, args []string) error {
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return err
-	case err != nil:
-		return errUsage
-	case fs.NArg() > 0:
-		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
+	others, err := parseMixed(fs, args)
+	if err == nil && len(others) > 0 {
+		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", others[0])
 		return errUsage
 	}
-	return nil
+	return err
+}
+
+// parseMixed reads flags and returns what is between and behind them.
+func parseMixed(fs *flag.FlagSet, args []string) (others []string, err error) {
+	for {
+		switch err := fs.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return nil, err
+		case err != nil:
+			return nil, errUsage
+		case fs.NArg() == 0:
+			return others, nil
+		}
+		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
+	}
 }
 
 // save writes a report to a file, as JSON; a name of "" is none.
