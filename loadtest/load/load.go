@@ -80,6 +80,8 @@ type Target struct {
 type Options struct {
 	Target
 	Request Request `json:"request"`
+	// Mix, if set, is what is sent instead of Request: several kinds of requests.
+	Mix []Share `json:"mix,omitempty"`
 	// Clients is how many there are in a closed loop.
 	Clients int `json:"clients,omitempty"`
 	// Rate is how many requests begin each second in an open loop, evenly. Times
@@ -163,6 +165,9 @@ func (o Options) validate() error {
 	case o.MaxInFlight < 0 || o.Grace < 0 || o.Timeout < 0:
 		return errors.New("load: a bound is negative")
 	}
+	if err := validateMix(o.Mix); err != nil {
+		return err
+	}
 	return o.Request.validate()
 }
 
@@ -195,7 +200,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	transport, closeIdle := o.Target.transport(max(o.Clients, o.MaxInFlight))
 	defer closeIdle()
 	began := time.Now()
-	r := &run{options: o, recorder: newRecorder(began), bodies: newBodies(o.Request), transport: transport, began: began}
+	r := &run{options: o, recorder: newRecorder(began), shares: newShares(o), transport: transport, began: began}
 	limited, cancel := context.WithDeadline(ctx, r.began.Add(o.Duration+o.Grace))
 	defer cancel()
 	stop := r.watch()

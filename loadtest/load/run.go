@@ -12,13 +12,31 @@ import (
 type run struct {
 	options   Options
 	recorder  *recorder
-	bodies    *bodies
+	shares    *shares
 	transport http.RoundTripper
 	began     time.Time
 }
 
-func (r *run) client() *client {
-	c, err := newClient(r.options.Target, r.options.Request, r.bodies, r.transport)
+// sender makes requests one after the other, those of each share by a client of its
+// own. It belongs to one goroutine.
+type sender struct {
+	run     *run
+	byShare []*client // nil until there is a request of that share
+}
+
+func (r *run) sender() *sender { return &sender{run: r, byShare: make([]*client, len(r.shares.all))} }
+
+// next returns who makes the next request.
+func (s *sender) next() *client {
+	i := s.run.shares.pick()
+	if s.byShare[i] == nil {
+		s.byShare[i] = s.run.client(i)
+	}
+	return s.byShare[i]
+}
+
+func (r *run) client(share int) *client {
+	c, err := newClient(r.options.Target, r.shares.all[share].Request, r.shares.bodies[share], r.transport)
 	if err != nil {
 		panic("load: " + err.Error()) // the URL was checked
 	}
@@ -28,9 +46,9 @@ func (r *run) client() *client {
 }
 
 // do makes a request that should have begun at a time.
-func (r *run) do(ctx context.Context, c *client, at time.Time) {
+func (r *run) do(ctx context.Context, s *sender, at time.Time) {
 	r.recorder.begin(time.Since(at))
-	r.recorder.end(c.do(ctx, at))
+	r.recorder.end(s.next().do(ctx, at))
 }
 
 // closed has clients make requests, each of which has one under way.
@@ -40,7 +58,7 @@ func (r *run) closed(ctx context.Context) {
 	end := r.began.Add(r.options.Duration)
 	for range r.options.Clients {
 		clients.Go(func() {
-			c := r.client()
+			c := r.sender()
 			for ctx.Err() == nil {
 				now := time.Now()
 				if !now.Before(end) || taken.Add(1) > r.options.Count {
@@ -80,7 +98,7 @@ func (r *run) open(ctx context.Context) {
 		if now := inFlight.Add(1); made < now {
 			made++
 			clients.Go(func() {
-				c := r.client()
+				c := r.sender()
 				for at := range due {
 					r.do(ctx, c, at)
 					inFlight.Add(-1)

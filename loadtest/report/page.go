@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/load"
@@ -67,10 +68,23 @@ func described(f *File) []string {
 	if r.Stream {
 		way = "streams"
 	}
+	each := fmt.Sprintf("Each: %s, %s", r.Kind, way)
+	if len(s.Mix) > 0 {
+		each = "Kinds: " + mixOf(s.Mix)
+	}
 	return []string{
 		fmt.Sprintf("%s, for %.1f s: %s.", f.Began.Format(time.RFC3339), f.DurationSeconds, loop),
-		fmt.Sprintf("Each: %s, %s, a prompt of %d bytes%s, at most %d tokens of answer.", r.Kind, way, r.PromptBytes, withImages(r), r.MaxTokens),
+		fmt.Sprintf("%s, a prompt of %d bytes%s, at most %d tokens of answer.", each, r.PromptBytes, withImages(r), r.MaxTokens),
 	}
+}
+
+// mixOf says what shares a mix has; those with images have as many of one size.
+func mixOf(mix []load.Share) string {
+	shares := make([]string, len(mix))
+	for i, s := range mix {
+		shares[i] = s.String() + withImages(s.Request)
+	}
+	return strings.Join(shares, "; ")
 }
 
 func withImages(r load.Request) string {

@@ -52,6 +52,7 @@ func generate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	var o load.Options
 	addTarget(fs, &o.Target, &o.Request)
 	fs.BoolVar(&o.Request.Stream, "stream", false, "ask for streams")
+	mix := fs.String("mix", "", "several `kinds` of requests with weights: chat=3,chat-stream=4,images-stream=1,completions=1,generate=1; instead of -kind and -stream")
 	fs.IntVar(&o.Clients, "c", 0, "`clients` of a closed loop")
 	fs.Float64Var(&o.Rate, "rate", 0, "`requests` that begin each second, for an open loop")
 	fs.IntVar(&o.MaxInFlight, "max-in-flight", 0, "`requests` of an open loop under way; those beyond are missed (default 1000)")
@@ -73,6 +74,12 @@ func generate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if len(files) > 0 {
 		fmt.Fprintf(stderr, "unexpected argument %q\n", files[0])
 		return errUsage
+	}
+	if *mix != "" {
+		if o.Mix, err = load.ParseMix(o.Request, *mix); err != nil {
+			return err
+		}
+		o.Request.Images = 0 // those of the mix
 	}
 	o.Progress = func(p load.Progress) {
 		c := p.Counts
