@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -8,8 +9,8 @@ import (
 	"strings"
 )
 
-// line is a series of values over time, in seconds. A value that is not there is
-// NaN: the line has a gap.
+// line is a series of values, mostly over time in seconds. A value that is not there
+// is NaN: the line has a gap.
 type line struct {
 	name  string
 	x, y  []float64
@@ -20,12 +21,15 @@ type line struct {
 // colors is how many the page has: they differ in brightness too.
 const colors = 6
 
-// chart is a drawing of lines over the time of a run.
+// chart is a drawing of lines over the time of a run, or over what is varied from
+// run to run.
 type chart struct {
 	Title string
 	// Note says what is to be known of it.
 	Note string
 	unit string
+	// along names what the lines are over; "" is the time of a run.
+	along string
 	// far: values may differ by far, and all of them matter. If they do, the lines
 	// of the grid are powers of ten.
 	far   bool
@@ -42,9 +46,13 @@ const (
 // SVG draws the chart. All it says is in the tables too, so that it may be left out
 // by who cannot see it.
 func (c chart) SVG() template.HTML {
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, esc(c.Title)) + c.drawing() + "</svg>")
+}
+
+// drawing is what is in the drawing.
+func (c chart) drawing() string {
 	x, y := c.axes()
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, esc(c.Title))
 	for _, t := range y.ticks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%g %.1fH%g"/><text class="y" x="%g" y="%.1f">%s</text>`,
 			left, y.at(t), right, left-6, y.at(t)+4, tick(t))
@@ -53,12 +61,11 @@ func (c chart) SVG() template.HTML {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %gv4"/><text class="x" x="%.1f" y="%g">%s</text>`,
 			x.at(t), bottom, x.at(t), bottom+18, tick(t))
 	}
-	fmt.Fprintf(&b, `<text class="x" x="%g" y="%g">seconds since the run began</text>`, (left+right)/2, height-8)
+	fmt.Fprintf(&b, `<text class="x" x="%g" y="%g">%s</text>`, (left+right)/2, height-8, esc(cmp.Or(c.along, "seconds since the run began")))
 	for _, l := range c.lines {
 		b.WriteString(l.draw(x, y))
 	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String())
+	return b.String()
 }
 
 func esc(s string) string { return template.HTMLEscapeString(s) }

@@ -50,8 +50,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return overhead(ctx, args[1:], stdout, stderr)
 		case "compare":
 			return compare(args[1:], stdout, stderr)
+		case "sweep":
+			return sweep(args[1:], stdout, stderr)
 		}
-		fmt.Fprintf(stderr, "unknown command %q: want compare, hold, overhead, or flags\n", args[0])
+		fmt.Fprintf(stderr, "unknown command %q: want compare, hold, overhead, sweep, or flags\n", args[0])
 		return errUsage
 	}
 	return generate(ctx, args, stdout, stderr)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/xml"
 	"errors"
 	"io"
 	"net/http"
@@ -106,5 +107,50 @@ func TestNamesOfReports(t *testing.T) {
 		if got := shortened(tt[0], tt[1]); got != [2]string{tt[2], tt[3]} {
 			t.Errorf("%v: %v", tt, got)
 		}
+	}
+}
+
+// TestSweep: reports of what was varied, as a table and as a drawing.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	url := start(t, serving)
+	var points []string
+	for _, at := range []string{"16", "8"} {
+		if err := run(t.Context(), []string{"-url", url, "-c", "1", "-n", "5", "-o", file(at)}, io.Discard, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		points = append(points, at+"="+file(at))
+	}
+	var out strings.Builder
+	if err := run(t.Context(), append([]string{"sweep", "-along", "decode <places>", "-svg", file("x.svg")}, points...), &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(strings.TrimSpace(lines[1]), "8 ") || !strings.HasPrefix(strings.TrimSpace(lines[2]), "16 ") {
+		t.Errorf("got\n%s", out.String())
+	}
+	contains(t, file("x.svg"), "decode &lt;places&gt;", ">served</text>", ">15</text>")
+	drawing, err := os.ReadFile(file("x.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(strings.NewReader(string(drawing))); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(string(drawing), "NaN") {
+		t.Error("there is a NaN in it")
+	}
+	for _, wrong := range [][]string{{"sweep"}, {"sweep", "x=" + file("8")}, {"sweep", "8"}, {"sweep", "8="}} {
+		if err := run(t.Context(), wrong, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if err := run(t.Context(), []string{"sweep", "-svg", file("y.svg"), points[0]}, io.Discard, io.Discard); err == nil {
+		t.Error("one run is drawn")
 	}
 }

@@ -27,18 +27,31 @@ const (
 	QueueFull                       // a queue is full, or was waited in for too long
 	ShuttingDown                    // the process is ending
 	Canceled                        // the client left: nobody is there to be told
+
+	// Of requests that wait in the queue of a broker.
+
+	BrokerDown      // it could not be put into the queue
+	BrokerFailed    // what is known of it could not be read or deleted
+	RequestGone     // nothing is known of it (any more)
+	QueuedFailed    // it was taken from the queue, and got no answer
+	QueuedDropped   // the broker has dropped it
+	QueuedTooLate   // its deadline has passed
+	QueuedCalledOff // it was cancelled by its own client
 )
 
 var kindNames = [...]string{"internal", "bad request", "limit exceeded", "not found", "method not allowed",
 	"unsupported encoding", "too large", "body timeout", "routing loop", "upstream rejected", "upstream failed",
-	"upstream timeout", "unavailable", "queue full", "shutting down", "canceled"}
+	"upstream timeout", "unavailable", "queue full", "shutting down", "canceled",
+	"broker down", "broker failed", "request gone", "queued failed", "queued dropped", "queued too late", "queued called off"}
 
 func (k Kind) String() string { return kindNames[k] }
 
 // codes are the kinds' own codes in the error object.
 var codes = [...]string{"internal", "bad_request", "limit_exceeded", "not_found", "method_not_allowed",
 	"unsupported_encoding", "request_too_large", "request_timeout", "routing_loop", "upstream_rejected", "upstream_failed",
-	"upstream_timeout", "upstream_unavailable", "queue_full", "shutting_down", "client_closed_request"}
+	"upstream_timeout", "upstream_unavailable", "queue_full", "shutting_down", "client_closed_request",
+	// Those of the broker's own protocol, whose clients know them in capitals.
+	"ENQUEUE_FAILED", "LOOKUP_FAILED", "UNKNOWN_REQUEST", "INFERENCE_ERROR", "GATE_DROPPED", "DEADLINE_EXCEEDED", "CANCELLED"}
 
 // Fault is an error that a client may be shown. Its message is for the client
 // and names no address, no body and nothing of other requests; the cause is
@@ -47,6 +60,9 @@ type Fault struct {
 	Kind    Kind
 	Code    string // overrides the kind's own code, if set ("invalid_prompt")
 	Message string
+	// Label, if set, is what the fault is counted as instead of its code: one that
+	// somebody else has chosen.
+	Label string
 	// Status is the upstream's status for UpstreamRejected, else 0.
 	Status int
 	// RetryAfter and DropReason are the upstream's headers Retry-After and
@@ -81,6 +97,14 @@ func (f *Fault) ErrorCode() string {
 		return f.Code
 	}
 	return codes[f.Kind]
+}
+
+// Counted returns the code by which the fault is counted.
+func (f *Fault) Counted() string {
+	if f.Label != "" {
+		return f.Label
+	}
+	return f.ErrorCode()
 }
 
 func (f *Fault) Error() string {

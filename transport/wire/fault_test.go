@@ -15,11 +15,12 @@ var codesOf = map[Kind]string{
 }
 
 func TestKindsHaveTheCodesOfTheContract(t *testing.T) {
-	if len(kindNames) != int(Canceled)+1 || len(codes) != int(Canceled)+1 {
-		t.Fatalf("there are %d kinds, %d names and %d codes", Canceled+1, len(kindNames), len(codes))
+	const last = QueuedCalledOff
+	if len(kindNames) != int(last)+1 || len(codes) != int(last)+1 {
+		t.Fatalf("there are %d kinds, %d names and %d codes", last+1, len(kindNames), len(codes))
 	}
 	namesSeen, codesSeen := map[string]bool{"": true}, map[string]bool{"": true}
-	for k := Internal; k <= Canceled; k++ {
+	for k := Internal; k <= last; k++ {
 		if want, ok := codesOf[k]; ok && Faultf(k, "x").ErrorCode() != want {
 			t.Errorf("%v has the code %q, want %q", k, Faultf(k, "x").ErrorCode(), want)
 		}

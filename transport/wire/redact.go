@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// What a rendering shows at most: names, numbers, ids and finish reasons, but no
-// prompt, image or tensor.
+// What a rendering shows at most: the names of members, numbers, and the strings of
+// members that tell what a body is, but no prompt, token, image or tensor.
 const (
 	shownString   = 64   // bytes of a string that can be a name; of others only the length
 	shownLiteral  = 32   // bytes of a number; of a longer one only the length
@@ -25,8 +25,10 @@ const LevelTrace = slog.LevelDebug - 4
 
 // Redacted is a writer that makes a short, safe rendering of a JSON body for
 // the log: one line of printable ASCII and a few marks, with the structure, the
-// numbers and what can be names, but nothing of what other strings hold. The body
-// may come in any pieces; only the rendering is kept of it, at most about 4 KB.
+// numbers that are members, and what telling members say (see telling), but nothing of
+// what other strings and the elements of arrays hold: a prompt may be one word, or a
+// list of token ids. The body may come in any pieces; only the rendering is kept of
+// it, at most about 4 KB.
 //
 // It checks nothing: a log is read when something is wrong, so what is no JSON
 // has a rendering too.
@@ -48,6 +50,7 @@ type Redacted struct {
 	length   int
 	inString bool
 	escaped  bool // the byte before was a backslash that escapes the next
+	tells    bool // the last name was that of a member whose string may be shown
 
 	// levels are the open containers that are shown, and the one below them
 	// of which only the brackets are.
@@ -227,18 +230,32 @@ func (r *Redacted) endString() {
 		return
 	}
 	text := r.token[:min(n, shownString)]
+	isMember := r.depth > 0 && !r.levels[r.depth-1].array
+	before := r.out[len(r.out)-1] // there is a bracket at least
+	value := isMember && before == ':'
+	isMember = isMember && (before == '{' || before == ',')
+	tells := r.tells
+	r.tells = isMember && telling[string(text)]
 	switch {
 	case isDataURI(text):
 		r.out = fmt.Appendf(r.out, `"<data URI, %d bytes>"`, n)
-	case n > shownString || !isName(text):
+	case n > shownString || !isName(text) || !isMember && !(value && tells):
 		r.out = fmt.Appendf(r.out, `"<%d bytes>"`, n)
 	default:
 		r.out = append(append(append(r.out, '"'), text...), '"')
 	}
 }
 
+// telling are the names of members whose strings say what a body is and never what
+// is in it. They are shown if they look like names.
+var telling = map[string]bool{
+	"model": true, "object": true, "id": true, "request_id": true, "type": true, "role": true, "detail": true, "code": true,
+	"finish_reason": true, "stop_reason": true, "service_tier": true, "encoding_format": true, "truncation": true,
+	"remote_engine_id": true, "remote_request_id": true, "remote_host": true, "transfer_id": true,
+}
+
 // isName reports whether a text can be a name of something: of a member, a
-// model, a role. A prompt has spaces, as a rule, or letters of other alphabets.
+// model, a role.
 func isName(text []byte) bool {
 	for _, c := range text {
 		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'z') && !bytes.ContainsRune([]byte("._-:/@+"), rune(c)) {
@@ -264,6 +281,8 @@ func (r *Redacted) literal() {
 	case n == 0:
 	case n > shownLiteral || !isLiteral(text):
 		r.out = fmt.Appendf(r.out, "<%d bytes>", n)
+	case r.depth > 0 && r.levels[r.depth-1].array && (isDigit(text[0]) || text[0] == '-'):
+		r.out = append(r.out, '#') // a token, as likely as not
 	default:
 		r.out = append(r.out, text...)
 	}

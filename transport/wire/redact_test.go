@@ -25,22 +25,26 @@ var renderings = []struct{ name, text, want string }{
 	{"an event", "data: {}\n\n", "<10 bytes, not JSON>"},
 	{"a byte order mark", "\ufeff{}", "<5 bytes, not JSON>"},
 	{"empty object", " { } ", "{}"},
-	{"space goes", "\r\n{ \"ab\" :\t[ 1 , true , null ] }\n", `{"ab":[1,true,null]}`},
+	{"space goes", "\r\n{ \"ab\" :\t[ 1 , true , null ] }\n", `{"ab":[#,true,null]}`},
 	{"a name", `{"model":"meta-llama/Llama-3.1-8B_x@v1:a+b"}`, `{"model":"meta-llama/Llama-3.1-8B_x@v1:a+b"}`},
 	{"a short prompt", `{"prompt":"the patient has gout"}`, `{"prompt":"<20 bytes>"}`},
 	{"a name that is none", `{"a b":1}`, `{"<3 bytes>":1}`},
-	{"two bodies", "{}\n[1]", "{}[1]"},
+	{"two bodies", "{}\n[1]", "{}[#]"},
+	{"a prompt of one word", `{"prompt":"gout","a":"b"}`, `{"prompt":"<4 bytes>","a":"<1 bytes>"}`},
+	{"token ids", `{"token_ids":[9906,1917],"n":2}`, `{"token_ids":[#,#],"n":2}`},
+	{"telling members", `{"role":"user","content":"user","id":"x-1","finish_reason":"stop"}`, `{"role":"user","content":"<4 bytes>","id":"x-1","finish_reason":"stop"}`},
+	{"what follows a telling one", `{"role":["user"],"a":{"role":"user":"user","role" "user","role",":","x"}}`, `{"role":["<4 bytes>"],"a":{"role":"user":"<4 bytes>","role""<4 bytes>","role",":","x"}}`},
 
-	{"longest string shown", `["` + string64 + `"]`, `["` + string64 + `"]`},
-	{"long string", `["` + string65 + `"]`, `["<65 bytes>"]`},
+	{"longest string shown", `{"id":"` + string64 + `"}`, `{"id":"` + string64 + `"}`},
+	{"long string", `{"id":"` + string65 + `"}`, `{"id":"<65 bytes>"}`},
 	{"long name", `{"` + string65 + `":1}`, `{"<65 bytes>":1}`},
 	{"length is of the spelling", `["` + strings.Repeat(`\u00e9`, 11) + `"]`, `["<66 bytes>"]`},
 	{"escaped quotes and backslashes", `{"\"\\":"]\\\"","a\\":1}`, `{"<4 bytes>":"<5 bytes>","<3 bytes>":1}`},
-	{"long string of quotes", `["` + strings.Repeat(`\"`, 40) + `",1]`, `["<80 bytes>",1]`},
+	{"long string of quotes", `["` + strings.Repeat(`\"`, 40) + `",1]`, `["<80 bytes>",#]`},
 	{"brackets in strings", `{"a":"[{","b":"}],"}`, `{"a":"<2 bytes>","b":"<3 bytes>"}`},
 	{"data URI", `["data:,x"]`, `["<data URI, 7 bytes>"]`},
 	{"data URI in any case", `["DaTa:image/png;base64,` + string65 + `"]`, `["<data URI, 87 bytes>"]`},
-	{"shortest data URI", `["data:","data"]`, `["<data URI, 5 bytes>","data"]`},
+	{"shortest data URI", `["data:","data"]`, `["<data URI, 5 bytes>","<4 bytes>"]`},
 	{"data URI as a name", `{"data:,x":1}`, `{"<data URI, 7 bytes>":1}`},
 
 	{"control characters", "[\"a\nb\x00\x1b[31m\x7f\"]", `["<10 bytes>"]`},
@@ -48,31 +52,31 @@ var renderings = []struct{ name, text, want string }{
 	{"not UTF-8", "[\"a\xffb\xc3\"]", `["<4 bytes>"]`},
 	{"stray bytes", "{\x00\xff\u2028é}", `{<7 bytes>}`},
 
-	{"longest number shown", "[" + strings.Repeat("1", 32) + "]", "[" + strings.Repeat("1", 32) + "]"},
-	{"long number", "[" + strings.Repeat("1", 33) + ",2]", "[<33 bytes>,2]"},
+	{"longest number shown", `{"a":` + strings.Repeat("1", 32) + "}", `{"a":` + strings.Repeat("1", 32) + "}"},
+	{"long number", "[" + strings.Repeat("1", 33) + ",2]", "[<33 bytes>,#]"},
 	{"numbers and words", "{,-1.5e+3,0,true,false,null}", "{,-1.5e+3,0,true,false,null}"},
 	{"stray prose", "[what was once a string, x, True, e5, -]", "[<18 bytes>,<1 bytes>,<4 bytes>,<2 bytes>,… 1 more]"},
 
-	{"four elements", "[1,2,3,4]", "[1,2,3,4]"},
-	{"five elements", "[1,2,3,4,5]", "[1,2,3,4,… 1 more]"},
-	{"many elements", "[1,2,3,4" + strings.Repeat(", 5", 508) + "]", "[1,2,3,4,… 508 more]"},
-	{"elements with commas", `[[1,2],{"a":1,"b":2},"x,y",[],[1,[2,3]],{"c":[],"d":","},"]",9]`, `[[1,2],{"a":1,"b":2},"<3 bytes>",[],… 4 more]`},
-	{"after an array", `{"a":[1,2,3,4,5,6],"b":7,"c":8,"d":9,"e":10,"f":11}`, `{"a":[1,2,3,4,… 2 more],"b":7,"c":8,"d":9,"e":10,"f":11}`},
-	{"arrays in an array", "[[1,2,3,4,5],[1,2,3,4,5,6],1,2,3]", "[[1,2,3,4,… 1 more],[1,2,3,4,… 2 more],1,2,… 1 more]"},
-	{"strings left out", `[1,2,3,4,"]\"]\\","` + string65 + `"]`, `[1,2,3,4,… 2 more]`},
+	{"four elements", "[1,2,3,4]", "[#,#,#,#]"},
+	{"five elements", "[1,2,3,4,5]", "[#,#,#,#,… 1 more]"},
+	{"many elements", "[1,2,3,4" + strings.Repeat(", 5", 508) + "]", "[#,#,#,#,… 508 more]"},
+	{"elements with commas", `[[1,2],{"a":1,"b":2},"x,y",[],[1,[2,3]],{"c":[],"d":","},"]",9]`, `[[#,#],{"a":1,"b":2},"<3 bytes>",[],… 4 more]`},
+	{"after an array", `{"a":[1,2,3,4,5,6],"b":7,"c":8,"d":9,"e":10,"f":11}`, `{"a":[#,#,#,#,… 2 more],"b":7,"c":8,"d":9,"e":10,"f":11}`},
+	{"arrays in an array", "[[1,2,3,4,5],[1,2,3,4,5,6],1,2,3]", "[[#,#,#,#,… 1 more],[#,#,#,#,… 2 more],#,#,… 1 more]"},
+	{"strings left out", `[1,2,3,4,"]\"]\\","` + string65 + `"]`, `[#,#,#,#,… 2 more]`},
 
-	{"deepest level shown", "[[[[[[[[1]]]]]]]]", "[[[[[[[[1]]]]]]]]"},
-	{"too deep", `[[[[[[[{"a":{"b":["}",{}]}},[1,2,3,4,5]]]]]]]]`, `[[[[[[[{"a":{…}},[1,2,3,4,… 1 more]]]]]]]]`},
-	{"too deep array", "[[[[[[[[[1,2,3,4,5,[6]],7]]]]]]]]", "[[[[[[[[[…],7]]]]]]]]"},
+	{"deepest level shown", "[[[[[[[[1]]]]]]]]", "[[[[[[[[#]]]]]]]]"},
+	{"too deep", `[[[[[[[{"a":{"b":["}",{}]}},[1,2,3,4,5]]]]]]]]`, `[[[[[[[{"a":{…}},[#,#,#,#,… 1 more]]]]]]]]`},
+	{"too deep array", "[[[[[[[[[1,2,3,4,5,[6]],7]]]]]]]]", "[[[[[[[[[…],#]]]]]]]]"},
 
 	{"ends in a string", `{"a":"secret`, `{"a":"<6 bytes…`},
 	{"ends in an escape", `{"a":"\`, `{"a":"<1 bytes…`},
 	{"ends in a number", `{"a":12`, `{"a":12`},
-	{"ends in a long array", `[1,2,3,4,5,"6`, `[1,2,3,4,… 2 more`},
+	{"ends in a long array", `[1,2,3,4,5,"6`, `[#,#,#,#,… 2 more`},
 	{"ends too deep", `[[[[[[[[[1,2,3,4,5,6`, `[[[[[[[[[…`},
 	{"closes too much", `{}]}],1,2,3,4,5`, `{}]}],1,2,3,4,5`},
-	{"closes what is not open", "[1,2,3,4,5}]", "[1,2,3,4,… 1 more}]"},
-	{"opens after closing too much", "[]]][1,2,3,4,5]", "[]]][1,2,3,4,… 1 more]"},
+	{"closes what is not open", "[1,2,3,4,5}]", "[#,#,#,#,… 1 more}]"},
+	{"opens after closing too much", "[]]][1,2,3,4,5]", "[]]][#,#,#,#,… 1 more]"},
 	{"without names", "{,,:,,,,1}", "{,,:,,,,1}"},
 }
 
@@ -149,8 +153,9 @@ func (m *redactModel) secret(n int) string {
 	return string(b)
 }
 
-// quoted makes a string; the odd ones have a secret.
-func (m *redactModel) quoted() (text, want string) {
+// quoted makes a string; the odd ones have a secret. shown: it may be, if it looks
+// like a name.
+func (m *redactModel) quoted(shown bool) (text, want string) {
 	switch m.rnd.IntN(6) {
 	case 0:
 		odd := []string{"", `\"]}`, `\\`, `\u0041`, "é,{", "\xff", "\n"}[m.rnd.IntN(7)]
@@ -161,30 +166,38 @@ func (m *redactModel) quoted() (text, want string) {
 		return `"` + text + `"`, fmt.Sprintf(`"<data URI, %d bytes>"`, len(text))
 	default:
 		n := m.rnd.IntN(5)
-		return []string{`"role"`, `""`, `"a\"]"`, `"é}\\"`, `"[,"`}[n], []string{`"role"`, `""`, `"<4 bytes>"`, `"<5 bytes>"`, `"<2 bytes>"`}[n]
+		want = []string{`"role"`, `""`, `"<4 bytes>"`, `"<5 bytes>"`, `"<2 bytes>"`}[n]
+		if n < 2 && !shown {
+			want = []string{`"<4 bytes>"`, `"<0 bytes>"`}[n]
+		}
+		return []string{`"role"`, `""`, `"a\"]"`, `"é}\\"`, `"[,"`}[n], want
 	}
 }
 
-// value makes a value that stands inside depth others.
-func (m *redactModel) value(depth int) (text, want string) {
+// value makes a value that stands inside depth others: as a member of that name, or
+// in an array.
+func (m *redactModel) value(depth int, name string) (text, want string) {
 	kind := m.rnd.IntN(4)
 	if depth == 0 {
 		kind = m.rnd.IntN(2)
 	}
 	if depth > 11 || kind == 3 {
+		if name == "" {
+			return "-1.5e3", "#"
+		}
 		return "-1.5e3", "-1.5e3"
 	}
 	if kind == 2 {
-		return m.quoted()
+		return m.quoted(name == `"role"`)
 	}
 	var texts, wants []string
 	for range m.rnd.IntN(8 - depth/2) {
-		name, shown := "", ""
+		own, name, shown := "", "", ""
 		if kind == 0 {
-			name, shown = m.quoted()
-			name, shown = name+m.space()+":", shown+":"
+			own, shown = m.quoted(true)
+			name, shown = own+m.space()+":", shown+":"
 		}
-		text, want := m.value(depth + 1)
+		text, want := m.value(depth+1, own)
 		texts, wants = append(texts, m.space()+name+m.space()+text+m.space()), append(wants, shown+want)
 	}
 	brackets := []string{"{}", "[]"}[kind]
@@ -202,7 +215,7 @@ func TestRedactedShowsNoSecrets(t *testing.T) {
 	cuts := 0
 	for seed := range uint64(600) {
 		m := redactModel{rnd: rand.New(rand.NewPCG(seed, 1))}
-		text, want := m.value(0)
+		text, want := m.value(0, "")
 		if len(text) > 40_000 {
 			continue
 		}
@@ -254,8 +267,8 @@ func TestRedactedSurvivesBombs(t *testing.T) {
 		{"depth", [][]byte{many("[")}, "[[[[[[[[[…"},
 		{"depth of objects", [][]byte{many(`{"a":`)}, `{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{…`},
 		{"depth that closes", [][]byte{many("["), many("]")}, "[[[[[[[[[…]]]]]]]]]"},
-		{"depth behind elements", [][]byte{[]byte("[1,2,3,4,"), many("[,"), many("]"), []byte(",5]")}, "[1,2,3,4,… 2 more]"},
-		{"elements", [][]byte{[]byte("[1"), many(",123456789"), []byte("]")}, "[1,123456789,123456789,123456789,… 999997 more]"},
+		{"depth behind elements", [][]byte{[]byte("[1,2,3,4,"), many("[,"), many("]"), []byte(",5]")}, "[#,#,#,#,… 2 more]"},
+		{"elements", [][]byte{[]byte("[1"), many(",123456789"), []byte("]")}, "[#,#,#,#,… 999997 more]"},
 		{"string", [][]byte{[]byte(`["`), many(`abcdefgh\"`), []byte(`"]`)}, `["<10000000 bytes>"]`},
 		{"number", [][]byte{[]byte(`[`), many("1"), []byte(`]`)}, "[<1000000 bytes>]"},
 		{"prose", [][]byte{many("no JSON")}, "<7000000 bytes, not JSON>"},
@@ -279,7 +292,7 @@ func TestRedactedIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := r.String(); writes != 54 || len(got) > shownBytes+len(cut) || !strings.HasSuffix(got, `{"name":…`) {
+	if got := r.String(); writes != 187 || len(got) > shownBytes+len(cut) || !strings.HasSuffix(got, `{"name":"<64 bytes>"},{…`) {
 		t.Errorf("after %d writes the rendering has %d bytes: %s", writes, len(got), got)
 	}
 	want := r.String()
