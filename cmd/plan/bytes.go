@@ -75,7 +75,7 @@ func (p *Plan) sizeBytes(tensors bool) {
 		least, because = present, "as it is: how large images are is a guess (-image-bytes)"
 	}
 	b.mb = max(least, int(math.Ceil(needed/(1<<20))))
-	b.why = fmt.Sprintf("bytes: a request holds %s (%s); × %d requests, room for chance, and × %s: %s", size(h.each), h.what, f.requests,
+	b.why = fmt.Sprintf("bytes: until its answer begins a request holds %s (%s); × %d requests, room for chance, and × %s: %s", size(h.each), h.what, f.requests,
 		short(p.question.Margin), size(needed))
 	if float64(least)*(1<<20) > needed {
 		b.why += fmt.Sprintf("; not less than %d MB, %s", least, because)

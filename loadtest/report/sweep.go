@@ -47,11 +47,11 @@ func WriteSweepDrawing(w io.Writer, along string, points []Point) error {
 		{Title: "Requests each second", along: along, lines: []line{
 			of("served", 1, func(f *File) float64 { return f.Rates.OK }),
 			of("refused or failed", 2, failedRate)}},
-		{Title: "Milliseconds, of those that were served", along: along, far: true, lines: []line{
-			of("to the end, p99", 2, func(f *File) float64 { return float64(f.Total.P99) / 1000 }),
-			of("to the end, p50", 1, func(f *File) float64 { return float64(f.Total.P50) / 1000 }),
-			of("first event, p99", 4, func(f *File) float64 { return float64(f.FirstEvent.P99) / 1000 }),
-			of("first event, p50", 3, func(f *File) float64 { return float64(f.FirstEvent.P50) / 1000 })}},
+		{Title: "Milliseconds to the first event, and to the end", along: along, far: true, lines: []line{
+			of("end p99", 2, func(f *File) float64 { return float64(f.Total.P99) / 1000 }),
+			of("end p50", 1, func(f *File) float64 { return float64(f.Total.P50) / 1000 }),
+			of("first event p99", 4, func(f *File) float64 { return float64(f.FirstEvent.P99) / 1000 }),
+			of("first event p50", 3, func(f *File) float64 { return float64(f.FirstEvent.P50) / 1000 })}},
 	}
 	_, err := io.WriteString(w, standalone(both))
 	return err
