@@ -40,7 +40,7 @@ test: needs lint ## everything: gofmt, vet, staticcheck, all tests under the rac
 	@$(MAKE) --no-print-directory k6 deploy-check release-check
 
 # What tests run beside Go; what is missing is left out.
-PROGRAMS := chromium curl haproxy nginx npm systemd-analyze
+PROGRAMS := chromium curl haproxy nginx npm redis-server systemd-analyze
 RACE      = $(shell if command -v gcc >/dev/null || command -v clang >/dev/null; then echo -race; fi)
 
 .PHONY: quick
@@ -83,6 +83,10 @@ deploy-check: ## manifests, Envoy's configuration, the systemd unit and the imag
 .PHONY: e2e
 e2e: ## whole ways through real HAProxy and nginx, which must be installed
 	go test $(RACE) -count=1 -v -timeout 10m ./e2e
+
+.PHONY: waiters
+waiters: ## what a client that waits for a queued request costs, beside a bare handler: 10,000 at once; needs redis-server
+	ASYNC_WAITERS=10000 go test ./cmd/assembly -run 'TestAsyncWaiters$$' -count=1 -v
 
 .PHONY: docs
 docs: ## write docs/configuration.md from conf/coordinator.toml, and check the links of all pages

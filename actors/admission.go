@@ -27,6 +27,13 @@ func (e *Engine) countIn(s *supervisor) (v verdicts, err error) {
 		return v, errSwapped
 	}
 	s.tenant = s.req.Tenant
+	if s.aside {
+		if limit := int(e.maxAside.Load()); limit > 0 && e.aside >= limit {
+			e.metrics.shed.WithLabelValues("max_waiting").Inc()
+			return v, queueFull(retryAfter(1, 0), "too many requests wait")
+		}
+		e.aside++
+	}
 	if s.counted {
 		s.tenant = known(e.tenants, s.tenant)
 		limit := int(e.maxInflight.Load())
@@ -113,6 +120,9 @@ func (e *Engine) ended(s *supervisor) {
 	defer e.mu.Unlock()
 	delete(e.live, s)
 	s.line.tenure.leave()
+	if s.aside {
+		e.aside--
+	}
 	if s.counted {
 		e.drain.count()
 		e.countOut(s)

@@ -35,6 +35,9 @@ type Settings struct {
 	// one is refused, unless its tenant has less than its share: then it displaces
 	// one that waits and for which nothing is begun.
 	MaxInflight int
+	// MaxAside is how many requests that stand aside may be there; 0 is no limit.
+	// They are not among those in flight: see phases.Request.Aside.
+	MaxAside int
 	// Watchdog is for how long nothing may happen in a request (no task of it
 	// comes home, no ticket is granted or refused, nothing of its answer is sent)
 	// before it is taken for stuck, and cancelled; 0 is for ever. It must be longer
@@ -55,12 +58,14 @@ type Engine struct {
 	main    *Line
 
 	maxInflight atomic.Int64
+	maxAside    atomic.Int64
 
 	mu       sync.Mutex // taken before the pools' lock where both are
 	closing  bool
 	live     map[*supervisor]struct{}
 	counted  int            // requests that MaxInflight is for
 	tenants  map[string]int // those by tenant
+	aside    int            // requests that MaxAside is for
 	drain    drain          // of those, while there are as many as may be
 	detached int
 	changed  chan struct{} // closed and replaced whenever a request or detached task ends
@@ -91,6 +96,7 @@ func NewEngine(s Settings, p *phases.Pipeline, log *slog.Logger, m *Metrics) *En
 	e := &Engine{system: system, root: system.Root, metrics: m, log: log,
 		live: make(map[*supervisor]struct{}), tenants: make(map[string]int), changed: make(chan struct{})}
 	e.maxInflight.Store(int64(s.MaxInflight))
+	e.maxAside.Store(int64(s.MaxAside))
 	e.detachedCtx, e.cancelDetached = context.WithCancel(context.Background())
 	e.main = &Line{engine: e, counted: true}
 	e.main.pipeline.Store(m.pipeline(p))
@@ -184,21 +190,31 @@ func (l *Line) start(ctx context.Context, r *phases.Request) error {
 	if err := e.ask(line, r); err != nil {
 		return err
 	}
-	s := &supervisor{engine: e, req: r, line: line, counted: l.counted, unhook: func() bool { return true }, outcome: errCrashed}
+	s := &supervisor{engine: e, req: r, line: line, counted: l.counted && !r.Aside, aside: l.counted && r.Aside, unhook: func() bool { return true }, outcome: errCrashed}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	r.Out.StopBy(s.cancel)
 	if err := e.admit(s); err != nil {
 		s.cancel(err)
 		return err
 	}
-	e.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s },
-		actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline)))
+	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline))
+	if s.aside { // there may be many of them, and each gets few messages
+		props.Configure(actor.WithMailbox(sparse))
+	}
+	e.root.Spawn(props)
 	return nil
 }
 
-// ask has the phases refuse a request that will surely fail. One that panics
-// refuses it, too: this is the goroutine of a caller.
+// sparse is a mailbox that takes less memory than the default one while it is
+// empty, and more for each message.
+var sparse = actor.UnboundedLockfree()
+
+// ask has the phases refuse a request that will surely fail, up to one that will
+// answer it by itself. One that panics refuses it, too: this is the goroutine of a
+// caller.
 func (e *Engine) ask(line *pipeline, r *phases.Request) (err error) {
 	phase := ""
+	r.Aside = false
 	defer func() {
 		if cause := recover(); cause != nil {
 			logPanic(e.log, "a phase panicked at the door", r.ID, phase, cause)
@@ -217,13 +233,19 @@ func (e *Engine) ask(line *pipeline, r *phases.Request) (err error) {
 			}
 			return err
 		}
+		if r.Aside {
+			break
+		}
 	}
 	return nil
 }
 
 // Status is the state of an engine at one moment.
 type Status struct {
-	Inflight int          `json:"inflight"`
+	Inflight int `json:"inflight"`
+	// Aside are those of them that only wait, of MaxAside at most.
+	Aside    int          `json:"aside"`
+	MaxAside int          `json:"max_aside"`
 	Detached int          `json:"detached"`
 	Pools    []PoolStatus `json:"pools"`
 }
@@ -231,7 +253,7 @@ type Status struct {
 // Status returns the state of the engine.
 func (e *Engine) Status() Status {
 	e.mu.Lock()
-	s := Status{Inflight: len(e.live), Detached: e.detached}
+	s := Status{Inflight: len(e.live), Aside: e.aside, MaxAside: int(e.maxAside.Load()), Detached: e.detached}
 	e.mu.Unlock()
 	s.Pools = e.pools.status()
 	return s

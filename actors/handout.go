@@ -109,6 +109,7 @@ func (s *supervisor) dispatch(index int) error {
 	task := &s.plan.Tasks[index]
 	if task.Await != nil {
 		s.engine.pools.handedOut(s)
+		s.pulse.expect(task.Until)
 		task.Await(s.step, wakeOnce(s.engine.root, s.self, s.run, index))
 		s.awaited++ // not before: if Await panics, the task is not out
 		return nil
@@ -188,8 +189,8 @@ func (s *supervisor) withdraw() {
 	s.open, s.awaited = s.open-s.awaited, 0
 }
 
-// refuse fails the request before its tasks are sent: because a queue is full or
-// too slow, say, or a breaker open.
+// refuse fails the request before its tasks are sent, unless its phase knows what
+// to do then: because a queue is full or too slow, say, or a breaker open.
 func (s *supervisor) refuse(err error) {
 	shed := s.engine.metrics.shed
 	switch kind := wire.FaultOf(err).Kind; {
@@ -199,6 +200,11 @@ func (s *supervisor) refuse(err error) {
 		shed.WithLabelValues("queue_full").Inc()
 	case kind == wire.Unavailable:
 		shed.WithLabelValues("breaker_open").Inc()
+	}
+	if _, ok := s.phase().(phases.Recoverer); ok && s.open == 0 {
+		s.failed = err
+		s.joinStep()
+		return
 	}
 	s.fail(err)
 }

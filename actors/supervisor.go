@@ -27,6 +27,7 @@ type supervisor struct {
 	// counted: the request is one of those that MaxInflight bounds. Guarded by the
 	// engine's lock.
 	counted  bool
+	aside    bool   // it is one of those that MaxAside bounds
 	tenant   string // by which the request is told from others
 	ctx      context.Context
 	cancel   context.CancelCauseFunc

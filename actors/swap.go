@@ -65,6 +65,7 @@ func (e *Engine) Apply(s Settings) error {
 	}
 	e.pools.setTimeout(s.QueueTimeout)
 	e.maxInflight.Store(int64(s.MaxInflight))
+	e.maxAside.Store(int64(s.MaxAside))
 	e.watch(s.Watchdog)
 	return nil
 }

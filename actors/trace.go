@@ -40,6 +40,7 @@ func (s *supervisor) beginStep() {
 	s.plan, s.failed, s.next, s.results = phases.Plan{}, nil, 0, nil
 	s.succeeded, s.out = 0, false
 	s.beat()
+	clear(s.waiting) // their tasks hold what the request may have let go
 	s.waiting = s.waiting[:0]
 	s.last, s.stepBegan = s.phaseName(), time.Now()
 	s.req.Journal.BeginStep(s.last, s.stepBegan)
@@ -69,8 +70,9 @@ func (s *supervisor) finishStep(err error) {
 	m.running.Dec()
 	m.duration.Observe(ended.Sub(s.stepBegan).Seconds())
 	if err != nil {
-		code = wire.FaultOf(err).ErrorCode()
-		s.engine.metrics.stepErrors.WithLabelValues(s.last, code).Inc()
+		fault := wire.FaultOf(err)
+		code = fault.ErrorCode()
+		s.engine.metrics.stepErrors.WithLabelValues(s.last, fault.Counted()).Inc()
 	}
 	s.req.Journal.EndStep(len(s.plan.Tasks), code, ended)
 }

@@ -23,6 +23,7 @@ type watchdog struct {
 type pulse struct {
 	beats atomic.Int64 // messages handled and steps begun
 	at    atomic.Int32 // the index of the phase
+	until atomic.Int64 // in Unix seconds: before that nothing need happen
 
 	// The watchdog's own: what it felt last, and since when it has felt the same.
 	felt  int64
@@ -35,10 +36,19 @@ type pulse struct {
 // errStuck is the cause of a fault, for the log.
 var errStuck = errors.New("nothing has happened in the request for too long")
 
-// beat notes that something happens in the request.
+// beat notes that something happens in the request: what was expected is over.
 func (s *supervisor) beat() {
 	s.pulse.beats.Add(1)
+	s.pulse.until.Store(0)
 	s.pulse.at.Store(int32(s.at))
+}
+
+// expect notes that nothing need happen in the request before a time; zero is none.
+// It stands until the next beat.
+func (p *pulse) expect(until time.Time) {
+	if !until.IsZero() {
+		p.until.Store(until.Unix() + 1)
+	}
 }
 
 // watch has a watchdog with that patience take the place of the one there is; 0
@@ -105,6 +115,8 @@ func (e *Engine) stuck(patience time.Duration, now time.Time) (found []*supervis
 		p := &s.pulse
 		if beats, sent := p.beats.Load(), s.req.Out.Active(); p.since.IsZero() || beats != p.felt || !sent.Equal(p.sent) {
 			p.felt, p.sent, p.since = beats, sent, now
+		} else if until := p.until.Load(); until > now.Unix() {
+			p.since = now // it only waits, as it is meant to
 		} else if !p.givenUp && s.patience > 0 && now.Sub(p.since) >= max(s.patience, patience) {
 			p.givenUp = true
 			found = append(found, s)

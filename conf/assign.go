@@ -54,6 +54,10 @@ func (a *assigner) value(into reflect.Value, value any, at *node, key string) {
 		a.list(into, value, at, key)
 	case into.Type() == headersType:
 		a.headers(into, value, at, key)
+	case isTable(into.Type()):
+		a.freeTable(into, value, at, key)
+	case isTables(into.Type()):
+		a.tables(into, value, at, key)
 	case into.Kind() == reflect.Struct:
 		if tree, ok := value.(map[string]any); ok {
 			a.table(into, tree, at, key)

@@ -73,7 +73,7 @@ func settingsOf(v reflect.Value, origins map[string]origin, prefix string) []Cha
 		}
 		if l.value.Type() == headersType {
 			all = append(all, headerChanges(l.value, origins, l.key, key)...)
-		} else if value := format(l.value); value != "" { // what a profile inherits is listed where it comes from
+		} else if value := l.text(); value != "" { // what a profile inherits is listed where it comes from
 			all = append(all, Change{Key: key, Value: value, Origin: cmp.Or(origins[l.key].text, "default")})
 		}
 	}
@@ -129,11 +129,10 @@ func changesOf(defaults, now reflect.Value, origins map[string]origin, prefix st
 			changes = append(changes, headerChanges(l.value, origins, l.key, key)...)
 			continue
 		}
-		value := format(l.value)
-		if value == format(before[i].value) {
+		if sameValue(l.value, before[i].value) {
 			continue
 		}
-		changes = append(changes, Change{Key: key, Value: value, Origin: cmp.Or(origins[l.key].text, "program")})
+		changes = append(changes, Change{Key: key, Value: l.text(), Origin: cmp.Or(origins[l.key].text, "program")})
 	}
 	return changes
 }
@@ -145,6 +144,12 @@ func format(v reflect.Value) string {
 			return ""
 		}
 		v = v.Elem()
+	}
+	switch {
+	case isTable(v.Type()):
+		return formatTable(v)
+	case isTables(v.Type()):
+		return formatTables(v)
 	}
 	switch value := v.Interface().(type) {
 	case time.Duration:

@@ -19,6 +19,8 @@ func Default() Config {
 			QueueTimeout: 30 * time.Second,
 			// Sixteen of the largest bodies; a container of 4 GB has it to spare.
 			MaxInflightSize: 2048,
+			// A client that waits costs some kilobytes, and nothing of what the others need.
+			MaxWaitingRequests: 16384,
 			Pools: Pools{
 				// Downloads wait for others' servers; more at a time would only fill memory sooner.
 				Media: Pool{Size: 64, Queue: 256},
@@ -35,6 +37,8 @@ func Default() Config {
 				Passthrough: Pool{Size: 256, Queue: 256},
 				// A release is one short call; the queue takes a replica full of clients leaving together.
 				Release: Pool{Size: 64, Queue: 1024},
+				// A command of Redis takes no longer than a hop in the network. All who wait may come, or leave, at once.
+				Broker: Pool{Size: 64, Queue: 16384},
 			},
 		},
 		Pipeline: Pipeline{

@@ -70,7 +70,7 @@ func differences(before, now reflect.Value, prefix string, counts func(key strin
 
 // sameValue compares the values of leaves. A list that is empty is as good as none.
 func sameValue(a, b reflect.Value) bool {
-	if a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0 {
+	if (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0 {
 		return true
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())

@@ -52,6 +52,9 @@ func setText(into reflect.Value, text string) error {
 	if into.Type() == headersType {
 		return errNotText
 	}
+	if isTable(into.Type()) || isTables(into.Type()) {
+		return errTable
+	}
 	if into.Type() == stringsType {
 		into.Set(reflect.ValueOf(splitList(text)))
 		return nil

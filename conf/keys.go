@@ -23,15 +23,18 @@ func Keys(v any) []string {
 type field struct {
 	name  string
 	index int
+	// secret: its value is shown to nobody, as that of a Secret. It is for params,
+	// whose structs know no type of this package: `toml:"redis_url,secret"`.
+	secret bool
 }
 
 // fieldsOf lists the fields of a struct that have a tag.
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
+		name, option, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
 		if name != "" && name != "-" {
-			fields = append(fields, field{name: name, index: i})
+			fields = append(fields, field{name: name, index: i, secret: option == "secret"})
 		}
 	}
 	return fields
@@ -39,8 +42,17 @@ func fieldsOf(t reflect.Type) []field {
 
 // A leaf is a key that holds a value rather than further keys.
 type leaf struct {
-	key   string
-	value reflect.Value
+	key    string
+	value  reflect.Value
+	secret bool
+}
+
+// text is the value as it is shown.
+func (l leaf) text() string {
+	if l.secret {
+		return format(reflect.ValueOf(Secret(l.value.String())))
+	}
+	return format(l.value)
 }
 
 // leavesOf lists the leaves of a struct and of the structs in it; prefix is the struct's own key.
@@ -53,7 +65,7 @@ func leavesOf(v reflect.Value, prefix string) []leaf {
 		case value.Kind() == reflect.Struct:
 			leaves = append(leaves, leavesOf(value, key)...)
 		default:
-			leaves = append(leaves, leaf{key: key, value: value})
+			leaves = append(leaves, leaf{key: key, value: value, secret: f.secret})
 		}
 	}
 	return leaves

@@ -152,8 +152,8 @@ func TestGoodFiles(t *testing.T) {
 					Render: RenderProfile{ProfileBreaker{HalfOpenRequests: new(25)}, ProfileRetry{MaxAttempts: new(1)}},
 				},
 			}
-			c.Actors = Actors{26 * time.Second, 27, 50, Pools{
-				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}}}
+			c.Actors = Actors{26 * time.Second, 27, 53, 50, Pools{
+				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}, Broker: Pool{54, 55}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
 			c.Pipeline.RequestTimeout, c.Pipeline.KVLease = 51*time.Second, 52*time.Second
 		},

@@ -67,6 +67,8 @@ type Actors struct {
 	QueueTimeout time.Duration `toml:"queue_timeout"`
 	// MaxInflightRequests is how many requests may be in the house; 0 leaves it to Inflight.
 	MaxInflightRequests int `toml:"max_inflight_requests"`
+	// MaxWaitingRequests is how many requests of an async-broker step may be in the house besides; at least 1.
+	MaxWaitingRequests int `toml:"max_waiting_requests"`
 	// MaxInflightSize is what request bodies, media and rendered tensors may hold together, in MB of 2^20 bytes.
 	MaxInflightSize int `toml:"max_inflight_size"`
 	// Pools are the workers.
@@ -95,6 +97,8 @@ type Pools struct {
 	Passthrough Pool `toml:"passthrough"`
 	// Release is for tasks that outlive their request: telling a decode worker to let go of KV nobody will read.
 	Release Pool `toml:"release"`
+	// Broker is for the commands of requests that may wait.
+	Broker Pool `toml:"broker"`
 }
 
 // Pool is the size of one worker pool.

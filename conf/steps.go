@@ -2,6 +2,7 @@ package conf
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 )
 
@@ -141,6 +142,19 @@ func (p *Params) Decode(into any) error {
 	p.decoded = reflect.New(target.Type()).Elem()
 	p.decoded.Set(target)
 	return nil
+}
+
+// With returns params in which a key that holds a string has this value, whatever the file and the environment say.
+func (p *Params) With(key, value string) *Params {
+	with := *p
+	with.tree, with.env = maps.Clone(p.tree), maps.Clone(p.env)
+	if with.tree == nil {
+		with.tree = map[string]any{}
+	}
+	with.tree[key] = value
+	delete(with.env, variable(variable(stepPrefix, p.stepType)+"_", key))
+	with.origins, with.changes, with.decoded = map[string]origin{}, nil, reflect.Value{}
+	return &with
 }
 
 // Errorf returns an error about the value of a key (dotted, as in the struct last decoded into) that says where

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -241,4 +242,97 @@ func TestNilParams(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	wantError(t, p.Errorf("address", "required"), "default: address: required")
+}
+
+func TestParamsWithAnotherValue(t *testing.T) {
+	c, err := Parse("c.toml", []byte("[[pipeline.steps]]\ntype = \"a-b\"\n[pipeline.steps.params]\nurl = \"env:X\"\ncount = 1\n"),
+		[]string{"COORDINATOR_STEPS_A_B_URL=env:Y", "COORDINATOR_STEPS_A_B_COUNT=2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Pipeline.Steps[0].Params
+	var got struct {
+		URL   string `toml:"url,secret"`
+		Count int    `toml:"count"`
+	}
+	if err := p.With("url", "other").Decode(&got); err != nil || got.URL != "other" || got.Count != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := p.Decode(&got); err != nil || got.URL != "env:Y" {
+		t.Errorf("the params themselves: %+v, %v", got, err)
+	}
+}
+
+// TestTablesInParams: their values, the lines of what is wrong in them, and how they
+// are shown. What is secret is not.
+func TestTablesInParams(t *testing.T) {
+	type route struct {
+		Model string `toml:"model"`
+		Tier  string `toml:"tier"`
+	}
+	type params struct {
+		URL    string           `toml:"url,secret"`
+		Routes []route          `toml:"routes"`
+		Tiers  map[string]route `toml:"tiers"`
+		Quota  struct {
+			Limits map[string]int64 `toml:"limits"`
+		} `toml:"quota"`
+	}
+	parse := func(text string, environ ...string) *Params {
+		t.Helper()
+		c, err := Parse("c.toml", []byte("[[pipeline.steps]]\ntype = \"a\"\n[pipeline.steps.params]\n"+text), environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Pipeline.Steps[0].Params
+	}
+	const good = "url = \"redis://:secret@h\"\nroutes = [{ model = \"m\" }, { tier = \"t\" }]\nquota.limits = { acme = 8, \"b c\" = 0 }\n[pipeline.steps.params.tiers.gold]\ntier = \"first\"\n"
+	p := parse(good)
+	var got params
+	if err := p.Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Routes, []route{{Model: "m"}, {Tier: "t"}}) || got.Quota.Limits["acme"] != 8 || got.Tiers["gold"].Tier != "first" {
+		t.Errorf("%+v", got)
+	}
+	shown := map[string]string{}
+	for _, ch := range p.changes {
+		shown[ch.Key] = ch.Value
+	}
+	const at = "pipeline.steps[1]."
+	for key, want := range map[string]string{at + "url": "(set)", at + "routes": `[{ model = "m" }, { tier = "t" }]`,
+		at + "quota.limits": `{ acme = 8, "b c" = 0 }`, at + "tiers": `{ gold = { tier = "first" } }`} {
+		if shown[key] != want {
+			t.Errorf("%s is shown as %s, want %s", key, shown[key], want)
+		}
+	}
+	if err := p.Errorf("quota.limits.acme", "no"); !strings.HasPrefix(err.Error(), "c.toml:6: ") {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		"routes = [{ model = \"m\" },\n{ modle = \"m\" }]": "c.toml:5: pipeline.steps[1] (a): routes[2].modle: unknown key",
+		"routes = [1]":                    "c.toml:4: pipeline.steps[1] (a): routes: want a list of tables, got an array",
+		"quota.limits = { acme = \"8\" }": "c.toml:4: pipeline.steps[1] (a): quota.limits.acme: want an integer, got string",
+		"tiers.gold.colour = \"x\"":       "c.toml:4: pipeline.steps[1] (a): tiers.gold.colour: unknown key",
+		"tiers = 1":                       "c.toml:4: pipeline.steps[1] (a): tiers: want a table, got integer 1",
+	} {
+		if err := parse(text).Decode(&params{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := parse("", "COORDINATOR_STEPS_A_ROUTES=x").Decode(&params{}); err == nil || !strings.Contains(err.Error(), "in the file only") {
+		t.Error(err)
+	}
+	same, other := parse(good), parse(strings.Replace(good, "8", "9", 1))
+	for _, q := range []*Params{same, other} {
+		if err := q.Decode(&params{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := same.differences(p); len(d) != 0 {
+		t.Errorf("equal params differ in %v", d)
+	}
+	if d := other.differences(p); !reflect.DeepEqual(d, []string{at + "quota.limits"}) {
+		t.Errorf("they differ in %v", d)
+	}
 }

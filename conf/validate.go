@@ -121,6 +121,7 @@ func (v validator) actors(a Actors) {
 	v.positive("actors.queue_timeout", a.QueueTimeout)
 	v.count("actors.max_inflight_size", a.MaxInflightSize, 1, maxInflightSize)
 	v.count("actors.max_inflight_requests", a.MaxInflightRequests, 0, maxInflight)
+	v.count("actors.max_waiting_requests", a.MaxWaitingRequests, 1, maxInflight)
 	v.pool("actors.pools.render", a.Pools.Render)
 	v.pool("actors.pools.media", a.Pools.Media)
 	v.pool("actors.pools.encode", a.Pools.Encode)
@@ -128,6 +129,7 @@ func (v validator) actors(a Actors) {
 	v.pool("actors.pools.passthrough", a.Pools.Passthrough)
 	v.pool("actors.pools.decode", a.Pools.Decode)
 	v.pool("actors.pools.release", a.Pools.Release)
+	v.pool("actors.pools.broker", a.Pools.Broker)
 }
 
 func (v validator) pool(key string, p Pool) {

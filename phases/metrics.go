@@ -20,6 +20,10 @@ type Metrics struct {
 	downloads      *prometheus.HistogramVec
 	mediaCache     *prometheus.CounterVec
 	loopbackHosts  *prometheus.CounterVec
+	async          *prometheus.CounterVec
+	asyncQuota     *prometheus.CounterVec
+	asyncWaiting   prometheus.Gauge
+	asyncWait      prometheus.Histogram
 }
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
@@ -51,6 +55,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time that the download of an image took, by result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result"}),
 		loopbackHosts: counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
-		mediaCache:    counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
+		async: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "async_requests_total",
+			Help: "Requests by the mode that they asked async-broker for, and calls about them (get, delete), by outcome."}, []string{"mode", "outcome"}),
+		asyncQuota:   counters("async_quota_total", "Passthrough requests by what became of their place in their tenant's quota: reserved, overflow, failed_open (Redis could not be asked).", "outcome"),
+		asyncWaiting: f.NewGauge(prometheus.GaugeOpts{Namespace: ns, Name: "async_waiting", Help: "Requests whose clients are kept waiting for a result from the queue now."}),
+		asyncWait: f.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: "async_wait_seconds", Help: "Time that clients were kept waiting for a result from the queue.",
+			Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}}),
+		mediaCache: counters("media_cache_total", "URLs of images that requests named, by how their image was come by: hit, shared, miss, expired.", "result"),
 	}
 }

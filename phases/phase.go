@@ -7,7 +7,10 @@
 // phase by name; this package knows no actor.
 package phases
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Phase is one stage of the pipeline: stateless, and safe for use by many
 // requests at once. Its methods are called for one request by one goroutine at
@@ -23,16 +26,18 @@ type Phase interface {
 	Join(r *Request, results []Result) (Verdict, error)
 }
 
-// Recoverer is a phase that can go on after one of its tasks has failed. It is
-// asked once all of the plan's tasks have come home. Without it, or if it
-// returns an error, the request fails.
+// Recoverer is a phase that can go on after one of its tasks has failed, or was
+// refused by a queue that is full or slow. It is asked once all of the plan's
+// tasks have come home. Without it, or if it returns an error, the request fails.
 type Recoverer interface {
 	Recover(r *Request, err error) (Verdict, error)
 }
 
 // Admitter is a phase that can tell at the door, before anything is done for a
 // request, that it will surely fail: an error refuses it. Nothing may be taken
-// that would have to be given back.
+// that would have to be given back. It may say that the request stands aside (see
+// Request.Aside): then the phases after it are not asked. It may be asked again,
+// of another pipeline.
 type Admitter interface {
 	Admit(r *Request) error
 }
@@ -83,6 +88,9 @@ type Task struct {
 	// or more, from any goroutine; the first call counts. No worker is held
 	// meanwhile. When ctx ends, wake need not be called any more.
 	Await func(ctx context.Context, wake func(Result, error))
+	// Until, if set, is when wake is called at the latest: for so long it is no
+	// sign of trouble that nothing happens in the request.
+	Until time.Time
 	// Over, if set, is called once when a task that outlives its request has been
 	// run, or was dropped. Others are joined instead.
 	Over func()
@@ -120,6 +128,8 @@ const (
 	PoolEncode  = "encode"
 	PoolPrefill = "prefill"
 	PoolDecode  = "decode"
+	// PoolBroker runs the commands of requests that wait, or ask for their quota.
+	PoolBroker = "broker"
 	// PoolPassthrough runs what does not run through the pipeline.
 	PoolPassthrough = "passthrough"
 	// PoolRelease runs what outlives its request.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 )
@@ -25,6 +26,8 @@ type Deps struct {
 	Encode, Prefill, Decode *gateway.Upstream
 	// NewUpstream makes an upstream of an origin that only one step calls.
 	NewUpstream func(gateway.OriginSettings, gateway.UpstreamSettings) (*gateway.Upstream, error)
+	// NewBroker opens the broker of an async-broker step.
+	NewBroker func(broker.Settings) (Broker, error)
 	// KVConnector and ECConnector are the names of the connectors of steps that
 	// name none, UseOpenAIFormat is the format of those that say nothing.
 	KVConnector, ECConnector string
@@ -80,6 +83,9 @@ type Pipeline struct{ phases []Phase }
 func NewPipeline(steps []Step, deps Deps) (*Pipeline, error) {
 	p := &Pipeline{}
 	for i, s := range steps {
+		if s.Type == stepAsync && i > 0 { // before it calls anybody
+			return nil, fmt.Errorf("pipeline: %q must be the first step: it decides whether the others are run now", stepAsync)
+		}
 		f := factories[s.Type]
 		if f == nil {
 			return nil, fmt.Errorf("unknown step type: %s (step %d; there are: %v)", s.Type, i+1, Types())

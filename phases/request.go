@@ -38,8 +38,17 @@ type Request struct {
 	// has computed: decode alone serves it.
 	LocalKV string
 
+	// NamedByClient: ID is the client's own.
+	NamedByClient bool
+	// Aside: the request will be answered by the phase that said so at the door,
+	// which takes nothing of what the others need. It does not count among those
+	// in flight, whose bound is for decode's sake, but among those that wait.
+	Aside bool
+
 	// Passed is what came in on a route that does not run through the pipeline.
 	Passed Passed
+	// Queued names the queued request that a call is about.
+	Queued Queued
 
 	// What each phase found out: written by the phase alone, anew if it is run
 	// again.
@@ -61,6 +70,9 @@ type Request struct {
 
 	// What has been counted, once per request.
 	fellBack, bypassed bool
+
+	// async is how the request stands with async-broker, nil: not at all.
+	async *async
 
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
@@ -97,6 +109,12 @@ type Passed struct {
 	Path, RawPath string // unescaped, and as the client escaped it
 	ContentType   string // "" is none
 	Body          wire.Payload
+}
+
+// Queued is a call about a request that was put into a queue.
+type Queued struct {
+	Method string
+	ID     string // that the request was put there by
 }
 
 // source is what legs are shaped from.

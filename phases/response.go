@@ -18,6 +18,7 @@ type Response struct {
 	items chan Item
 	done  chan struct{}
 	err   error // written before done is closed
+	stop  func(error)
 
 	state  atomic.Int32 // waiting, begun or expired
 	active atomic.Int64 // when something was sent last, in Unix nanoseconds
@@ -41,12 +42,23 @@ func NewResponse() *Response {
 	return &Response{items: make(chan Item, depth), done: make(chan struct{})}
 }
 
+// NewSmallResponse makes one for an answer that goes out in one item.
+func NewSmallResponse() *Response {
+	return &Response{items: make(chan Item, 1), done: make(chan struct{})}
+}
+
 // Item is what goes out next: a head, a chunk, the rest of the answer, or
-// several of them, in this order.
+// several of them, in this order; or, instead of all, an error.
 type Item struct {
 	Head  *Head
 	Chunk *Chunk
 	Rest  *Rest
+	// Fault is an answer that is an error, and as good as any: its request has not
+	// failed.
+	Fault *wire.Fault
+	// Wrote, if set, is called once the item has been written and flushed, as far
+	// as the client's connection will tell. It must not block.
+	Wrote func()
 }
 
 // Free gives up an item that does not go out.
@@ -66,6 +78,7 @@ type Head struct {
 type Chunk struct {
 	n   int
 	buf []byte
+	own bool // buf belongs to no pool
 }
 
 // What one read from upstream takes in at most. A stream that waits for its next
@@ -82,6 +95,9 @@ var (
 
 // NewChunk returns an empty chunk.
 func NewChunk() *Chunk { return smallChunks.Get().(*Chunk) }
+
+// chunkOf returns a chunk that holds a whole text, which must not be changed.
+func chunkOf(text []byte) *Chunk { return &Chunk{n: len(text), buf: text, own: true} }
 
 // newLargeChunk returns one for what comes fast.
 func newLargeChunk() *Chunk { return largeChunks.Get().(*Chunk) }
@@ -103,10 +119,23 @@ func (c *Chunk) Set(text []byte) int {
 
 // Free returns the chunk for use by others.
 func (c *Chunk) Free() {
-	if len(c.buf) == smallChunk {
+	switch {
+	case c.own:
+	case len(c.buf) == smallChunk:
 		smallChunks.Put(c)
-	} else {
+	default:
 		largeChunks.Put(c)
+	}
+}
+
+// StopBy says how the request is ended from outside: the engine does, before
+// anybody else has the response.
+func (o *Response) StopBy(stop func(error)) { o.stop = stop }
+
+// Stop ends the request, if it has begun: whoever reads takes nothing any more.
+func (o *Response) Stop(cause error) {
+	if o != nil && o.stop != nil {
+		o.stop(cause)
 	}
 }
 
@@ -132,7 +161,7 @@ func (o *Response) Active() time.Time {
 // ctx, and frees the chunk of an item that it could not send. A head is refused
 // with ErrExpired once the response has expired.
 func (o *Response) Send(ctx context.Context, it Item) error {
-	if it.Head != nil && !o.state.CompareAndSwap(waiting, begun) && o.state.Load() == expired {
+	if (it.Head != nil || it.Fault != nil) && !o.state.CompareAndSwap(waiting, begun) && o.state.Load() == expired {
 		return ErrExpired
 	}
 	select {

@@ -16,7 +16,8 @@ import (
 // every step, and is itself a configuration that a coordinator can be built of.
 func TestAnnotatedConfigurationIsWhole(t *testing.T) {
 	params := map[string]any{"render": phases.RenderParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{},
-		"replace-media-urls": phases.MediaParams{}, "encode": phases.EncodeParams{}, "conditional-decode": phases.ConditionalParams{}}
+		"replace-media-urls": phases.MediaParams{}, "encode": phases.EncodeParams{}, "conditional-decode": phases.ConditionalParams{},
+		"async-broker": phases.AsyncBrokerParams{}}
 	for _, step := range phases.Types() {
 		p, ok := params[step]
 		if !ok {

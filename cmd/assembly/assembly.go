@@ -22,6 +22,7 @@ import (
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/admin"
+	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/files"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -43,7 +44,9 @@ type Coordinator struct {
 	log     *slog.Logger
 	retries *gateway.RetryBudget
 	passing *actors.Line // of what is passed through
+	queued  *actors.Line // of calls about queued requests
 	origins origins
+	brokers brokers
 	started *conf.Config // that it was started with
 	current atomic.Pointer[generation]
 	retired sync.WaitGroup // of generations that are still used, or being closed
@@ -51,6 +54,7 @@ type Coordinator struct {
 	traces         *trace.Exporter // nil: none are exported
 	gatewayMetrics *gateway.Metrics
 	phaseMetrics   *phases.Metrics
+	brokerMetrics  *broker.Metrics
 	reloads        *prometheus.CounterVec
 
 	reloading sync.Mutex // held by the reload that is under way
@@ -78,6 +82,8 @@ type Options struct {
 	// LookupEnv finds the variables that headers are taken from; nil is
 	// os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
+	// OpenBroker opens the broker of an async-broker step; nil is broker.Open.
+	OpenBroker func(context.Context, broker.Settings) (OpenedBroker, error)
 	// FilesEvery is how often certificates and credentials are looked at, as
 	// files.Options.Every.
 	FilesEvery time.Duration
@@ -92,7 +98,8 @@ type Options struct {
 
 func (o Options) files() files.Options { return files.Options{Log: o.Log, Every: o.FilesEvery} }
 
-// New builds a coordinator. It calls no upstream.
+// New builds a coordinator. It calls no upstream, but for Redis if there is an
+// async-broker step: that must be there.
 func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -108,6 +115,7 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c.registerRetries(cfg.Gateway.Retry)
 	c.registerReloads()
 	c.gatewayMetrics, c.phaseMetrics = gateway.NewMetrics(c.Registry), phases.NewMetrics(c.Registry)
+	c.brokerMetrics = broker.NewMetrics(c.Registry, c.gatewayMetrics)
 	secure, err := serverTLS(cfg, o)
 	if err != nil {
 		return nil, err
@@ -124,7 +132,8 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c.gatewayMetrics.Show(g.upstreams...)
 	c.Engine = actors.NewEngine(g.engineSettings(), g.pipeline, o.Log, actors.NewMetrics(c.Registry))
 	c.passing = c.Engine.Line(g.passthrough)
-	settings := c.serverSettings(cfg)
+	c.queued = c.Engine.Line(g.queued)
+	settings := c.serverSettings(g)
 	settings.TLS = secure
 	c.Server = server.New(settings, c.Engine, o.Log, server.NewMetrics(c.Registry))
 	if c.traces != nil {
@@ -138,14 +147,20 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 }
 
 // serverSettings are those of the clients' listener, but for its TLS.
-func (c *Coordinator) serverSettings(cfg *conf.Config) server.Settings {
-	return server.Settings{
+func (c *Coordinator) serverSettings(g *generation) server.Settings {
+	cfg := g.config
+	s := server.Settings{
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
 		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.passing,
 		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader,
 		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
 		Tracing: c.traces.Sampler(),
+		Waits:   g.pipeline.Waits(),
 	}
+	if _, ok := g.pipeline.BrokerStatus(); ok {
+		s.QueuedEngine = c.queued
+	}
+	return s
 }
 
 // serverTLS returns the TLS of the clients' listener, nil if it has none.

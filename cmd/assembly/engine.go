@@ -15,10 +15,10 @@ func (g *generation) engineSettings() actors.Settings {
 	pools := map[string]actors.PoolSettings{}
 	for name, b := range map[string]conf.Pool{phases.PoolMedia: of.Media, phases.PoolRender: of.Render,
 		phases.PoolEncode: of.Encode, phases.PoolPrefill: of.Prefill,
-		phases.PoolDecode: of.Decode, phases.PoolPassthrough: of.Passthrough, phases.PoolRelease: of.Release} {
+		phases.PoolDecode: of.Decode, phases.PoolPassthrough: of.Passthrough, phases.PoolRelease: of.Release, phases.PoolBroker: of.Broker} {
 		pools[name] = actors.PoolSettings{Size: b.Size, Queue: b.Queue}
 	}
-	return actors.Settings{QueueTimeout: cfg.Actors.QueueTimeout, MaxInflight: cfg.Actors.Inflight(), Pools: pools,
+	return actors.Settings{QueueTimeout: cfg.Actors.QueueTimeout, MaxInflight: cfg.Actors.Inflight(), MaxAside: cfg.Actors.MaxWaitingRequests, Pools: pools,
 		Watchdog: watchdog(cfg, g.upstreams, g.pipeline.Patience())}
 }
 

@@ -14,6 +14,7 @@ type generation struct {
 	config      *conf.Config
 	pipeline    *phases.Pipeline
 	passthrough *phases.Pipeline
+	queued      *phases.Pipeline // of calls about queued requests
 	upstreams   []*gateway.Upstream
 	needed      []*gateway.Upstream // by every request
 	closers     []func()
@@ -83,6 +84,7 @@ func (b *builder) build() (err error) {
 			}
 			return b.upstream(own, us), nil
 		},
+		NewBroker:   b.broker,
 		KVConnector: p.KVConnector, ECConnector: p.ECConnector, UseOpenAIFormat: p.UseOpenAIFormat, KVLease: p.KVLease,
 		Memory:  b.c.Memory,
 		OnClose: func(f func()) { b.g.closers = append(b.g.closers, f) },
@@ -94,8 +96,11 @@ func (b *builder) build() (err error) {
 		steps[i] = phases.Step{Type: s.Type, Params: s.Params}
 	}
 	b.g.passthrough = phases.NewPassthrough(deps)
-	b.g.pipeline, err = phases.NewPipeline(steps, deps)
-	return err
+	if b.g.pipeline, err = phases.NewPipeline(steps, deps); err != nil {
+		return err
+	}
+	b.g.queued = b.g.pipeline.QueuedCalls()
+	return nil
 }
 
 // origin makes an origin, or takes the one that the same caller has with the same

@@ -70,6 +70,10 @@ func (c *Coordinator) view(seen *monitor.Monitor) monitor.Status {
 	for _, u := range g.upstreams {
 		s.Breakers = append(s.Breakers, monitor.Breaker{Profile: u.Name, State: u.BreakerState(), HalfOpenIn: u.HalfOpenIn().Seconds()})
 	}
+	if b, ok := g.pipeline.BrokerStatus(); ok {
+		s.Queue = &monitor.Queue{Redis: b.Address, Reachable: b.Reachable, Breaker: b.Breaker, Wakeup: b.Wakeup,
+			Waiting: engine.Aside, MostWaiting: engine.MaxAside, Watched: b.Watched}
+	}
 	seen.Fill(&s)
 	return s
 }

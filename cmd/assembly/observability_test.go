@@ -13,6 +13,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/actors"
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/server"
 )
@@ -169,6 +170,7 @@ func metricLabels(t *testing.T) map[string][]string {
 	phases.NewMetrics(&parts)
 	server.NewMetrics(&parts)
 	gateway.NewMetrics(&parts)
+	broker.NewMetrics(&parts, nil)
 	for _, desc := range parts {
 		m := regexp.MustCompile(`fqName: "` + metricPrefix + `(\w+)".* variableLabels: \{([^}]*)\}`).FindStringSubmatch(desc.String())
 		if m == nil {

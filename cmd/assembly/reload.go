@@ -161,10 +161,12 @@ func (c *Coordinator) put(next *generation) error {
 	c.gatewayMetrics.Show(next.upstreams...)
 	old := c.current.Swap(next)
 	main, passed := c.Engine.Swap(next.pipeline), c.passing.Swap(next.passthrough)
-	c.Server.Apply(c.serverSettings(cfg))
+	queued := c.queued.Swap(next.queued)
+	c.Server.Apply(c.serverSettings(next))
 	c.retired.Go(func() {
 		<-main
 		<-passed
+		<-queued
 		old.close()
 	})
 	if c.options.Applied != nil {

@@ -22,7 +22,11 @@ func check(ctx context.Context, args, environ []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	c, err := assembly.New(cfg, assembly.Options{Version: version(), LookupEnv: lookupIn(environ)})
+	o := assembly.Options{Version: version(), LookupEnv: lookupIn(environ)}
+	if !*live {
+		o.OpenBroker = assembly.Unopened
+	}
+	c, err := assembly.New(cfg, o)
 	if err != nil {
 		return err
 	}

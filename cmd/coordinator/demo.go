@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,8 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/server"
 )
 
-// demoConfig is the configuration of a demo, but for the cluster's address.
+// demoConfig is the configuration of a demo, but for the cluster's address and the
+// step of requests that may wait.
 const demoConfig = `
 log_level  = 1
 log_format = "text"
@@ -27,7 +29,7 @@ address = %[1]q
 [pipeline]
 kv_connector = "kv-nixl"
 ec_connector = "ec-nixl"
-[[pipeline.steps]]
+%[2]s[[pipeline.steps]]
 type = "replace-media-urls"
 params = { allowed_networks = ["127.0.0.0/8"] }
 [[pipeline.steps]]
@@ -47,6 +49,8 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	addr := fs.String("addr", "127.0.0.1:8080", "`address` for clients; a free port is taken if it is in use")
 	ops := fs.String("admin", "127.0.0.1:9090", "`address` for operators; a free port is taken if it is in use")
 	interval := fs.Duration("token-interval", 60*time.Millisecond, "pause between two tokens")
+	async := fs.Bool("async", false, "serve requests that may wait too (docs/async.md), with a small broker")
+	redis := fs.String("redis", "", "`URL` of a Redis for -async, instead of one in this process")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -55,7 +59,12 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	if err := workers.Start("127.0.0.1:0"); err != nil {
 		return err
 	}
-	cfg, err := conf.Parse("demo", fmt.Appendf(nil, demoConfig, workers.URL()), environ)
+	room, err := openWaitingRoom(*async, *redis)
+	if err != nil {
+		return err
+	}
+	defer room.close()
+	cfg, err := conf.Parse("demo", fmt.Appendf(nil, demoConfig, workers.URL(), room.step()), environ)
 	if err != nil {
 		return err
 	}
@@ -70,9 +79,15 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 		c.Close()
 		return err
 	}
+	stop, err := room.serve(ctx, public.Addr())
+	if err != nil {
+		c.Close()
+		return errors.Join(err, public.Close(), operators.Close())
+	}
+	defer stop()
 	out := &lines{to: stdout}
 	c.OnFinished(func(r server.Record) { out.print(demoLine(r)) })
-	printWelcome(stdout, public.Addr(), operators.Addr(), workers)
+	printWelcome(stdout, public.Addr(), operators.Addr(), workers, room)
 	_, err = c.Run(ctx, public, operators) // what a demo cuts is no failure
 	return err
 }
@@ -103,7 +118,7 @@ func listenNear(addr string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
-func printWelcome(w io.Writer, public, ops net.Addr, workers *cluster.Cluster) {
+func printWelcome(w io.Writer, public, ops net.Addr, workers *cluster.Cluster, room *waitingRoom) {
 	curl := func(path, body string) {
 		fmt.Fprintf(w, "curl -sN http://%s%s -H 'Content-Type: application/json' -d '%s'\n", public, path, body)
 	}
@@ -118,6 +133,7 @@ func printWelcome(w io.Writer, public, ops net.Addr, workers *cluster.Cluster) {
 	curl("/v1/chat/completions", `{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"Compare these two."},`+
 		`{"type":"image_url","image_url":{"url":"`+workers.ImageURL("sunset.png", cluster.ImageOptions{Bytes: 50_000})+`"}},`+
 		`{"type":"image_url","image_url":{"url":"data:image/gif;base64,`+base64.StdEncoding.EncodeToString(cluster.ImageBytes("dot.gif", 0))+`"}}]}]}`)
+	room.printWelcome(w, public)
 	fmt.Fprintf(w, "\nCtrl-C ends it. One line for each request:\n")
 }
 

@@ -53,7 +53,7 @@ func valid(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("the output is not valid: %w", err)
 	}
-	c, err := assembly.New(cfg, assembly.Options{LookupEnv: lookupIn(nil)})
+	c, err := assembly.New(cfg, assembly.Options{LookupEnv: lookupIn(nil), OpenBroker: assembly.Unopened})
 	if err != nil {
 		return fmt.Errorf("the output is not valid: %w", err)
 	}

@@ -16,7 +16,8 @@ import (
 const usage = `coordinator drives LLM requests through the phases of a disaggregated fleet.
 
   coordinator [serve]   serve clients, as the configuration says
-  coordinator demo      serve with a simulated cluster on loopback: nothing else is needed
+  coordinator demo      serve with a simulated cluster on loopback: nothing else is needed;
+                        -async: and with a small broker, for requests that may wait
   coordinator check     validate a configuration and print what it amounts to;
                         -live: try the routes that it needs as well
   coordinator explain FILE

@@ -163,10 +163,16 @@ func (p *annotated) key(m []string) {
 		return
 	}
 	k := key{Name: p.prefix + name, Default: value, Comment: comment, Inherited: inherited}
-	if !strings.Contains(k.Name, "headers") { // tables of headers are set in the file only
+	if !fileOnly(k.Name, value) {
 		k.Variable = variable(s.Step, k.Name)
 	}
 	s.Keys = append(s.Keys, k)
+}
+
+// fileOnly reports whether a key can be set in the file only: tables of headers,
+// and other tables whose keys are free, of which the file shows an example.
+func fileOnly(name, value string) bool {
+	return name == "headers" || strings.Contains(name, ".headers.") || strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[{")
 }
 
 // variable names the environment variable of a key, of a step's param if step is

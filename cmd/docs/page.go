@@ -85,7 +85,7 @@ func defaultCell(k key) string {
 	switch {
 	case strings.HasPrefix(k.Comment, "required:"):
 		return "none"
-	case k.Variable == "": // a table of headers, of which the file shows an example
+	case k.Variable == "": // a table of free keys, of which the file shows an example
 		return "none; such as `" + k.Default + "`"
 	case k.Inherited:
 		return "`" + k.Default + "`, inherited"
@@ -98,8 +98,14 @@ func kind(k key) string {
 	value := k.Default
 	text, err := strconv.Unquote(value)
 	switch {
+	case strings.HasPrefix(value, "[{"):
+		return "list of tables"
 	case strings.HasPrefix(value, "["):
 		return "list of strings"
+	case strings.HasPrefix(value, "{") && strings.Contains(value[1:], "{"):
+		return "table of tables"
+	case strings.HasPrefix(value, "{") && !strings.Contains(value, `"`):
+		return "table of integers"
 	case strings.HasPrefix(value, "{"):
 		return "table of strings"
 	case value == "true" || value == "false":

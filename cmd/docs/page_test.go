@@ -54,7 +54,7 @@ func TestPageHasEveryKey(t *testing.T) {
 		}
 	}
 	want := conf.Keys(conf.Config{})
-	for step, params := range map[string]any{"replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{},
+	for step, params := range map[string]any{"async-broker": phases.AsyncBrokerParams{}, "replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{},
 		"conditional-decode": phases.ConditionalParams{}, "encode": phases.EncodeParams{}, "prefill": phases.PrefillParams{},
 		"decode": phases.DecodeParams{}} {
 		for _, key := range conf.Keys(params) {
@@ -68,7 +68,7 @@ func TestPageHasEveryKey(t *testing.T) {
 	}
 }
 
-// withProbe is the annotated file with the step in it that is commented out there.
+// withProbe is the annotated file with the steps in it that are commented out there.
 func withProbe() []byte {
 	var lines []string
 	for line := range strings.Lines(string(conf.Annotated)) {
@@ -96,7 +96,11 @@ func TestEveryVariableIsReadForItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := assembly.New(cfg, assembly.Options{}) // the phases read their params
+	c, err := assembly.New(cfg, assembly.Options{OpenBroker: assembly.Unopened, // the phases read their params
+		LookupEnv: func(name string) (string, bool) {
+			url := map[string]string{"REDIS_URL": "redis://redis:6379/0"}[name]
+			return url, url != ""
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	}
 	upstreams := startStandIn(cfg.Gateway.ProfileHeader)
 	defer upstreams.close()
-	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial,
+	var waiting queue
+	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial, OpenBroker: waiting.open,
 		LookupEnv: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		return nil, fmt.Errorf("build a coordinator: %w", err)
@@ -62,7 +63,7 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	if err != nil {
 		return nil, fmt.Errorf("hand the request to a coordinator: %w", err)
 	}
-	o := observed{subject: s, quiet: quiet, answer: answer, legs: upstreams.legs()}
+	o := observed{subject: s, quiet: quiet, queue: &waiting, answer: answer, legs: upstreams.legs()}
 	select {
 	case o.record = <-finished:
 		o.served = true

@@ -19,10 +19,11 @@ import (
 type quiet struct {
 	config *conf.Config
 	real   *conf.Config
-	// render and media are the parameters of these steps, conditional the time-out
+	// render, media and async are the parameters of these steps, conditional the time-out
 	// of that one.
 	render      phases.RenderParams
 	media       phases.MediaParams
+	async       phases.AsyncBrokerParams
 	conditional time.Duration
 	// secret are the headers that the operator adds, by the host that gets them:
 	// where each comes from.
@@ -37,7 +38,7 @@ var (
 
 func newQuiet(cfg *conf.Config, s *subject) (*quiet, error) {
 	c := *cfg
-	q := &quiet{config: &c, real: cfg, media: mediaDefaults, render: renderDefaults, secret: map[string]map[string]string{}}
+	q := &quiet{config: &c, real: cfg, media: mediaDefaults, render: renderDefaults, async: phases.DefaultAsyncBrokerParams(), secret: map[string]map[string]string{}}
 	c.Server.TLS = conf.ServerTLS{MinVersion: "1.2"}
 	if over := int64(len(s.sent)) - cfg.Server.MaxRequestBytes(); over > 0 && int64(len(s.Body)) <= cfg.Server.MaxRequestBytes() {
 		c.Server.MaxRequestBodySize += 1 + int(over>>20) // it is the placeholders that are too large
@@ -57,6 +58,13 @@ func newQuiet(cfg *conf.Config, s *subject) (*quiet, error) {
 // step reads what is shown of a step, and has render call the stand-in.
 func (q *quiet) step(into *conf.Step, step conf.Step) error {
 	switch step.Type {
+	case stepAsync:
+		if err := step.Params.Decode(&q.async); err != nil {
+			return err
+		}
+		if q.async.RedisURL != "" { // else the step says so
+			into.Params = step.Params.With("redis_url", "redis://"+redisHost+"/0")
+		}
 	case stepMedia:
 		return step.Params.Decode(&q.media)
 	case stepConditional:

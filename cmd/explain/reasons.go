@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -14,23 +13,26 @@ const notReached = "not reached"
 // the reasons are told from the request.
 func (o *observed) phases() []Phase {
 	all := []Phase{}
-	refused := ""
-	if o.answer.status != http.StatusOK && len(o.record.Steps) == 0 {
-		refused = "at the door"
+	over := "" // why no further step is run
+	if o.answer.status/100 != 2 && len(o.record.Steps) == 0 {
+		over = "the request is refused at the door"
 	}
 	for _, step := range o.config.Pipeline.Steps {
 		p := Phase{Name: step.Type}
 		ran, code := o.ran(step.Type)
 		switch {
-		case refused != "":
-			p.Why = notReached + ": the request is refused " + refused
+		case over != "":
+			p.Why = notReached + ": " + over
 		case !ran:
 			p.Why = o.whySkipped(step.Type)
 		default:
 			p.Runs, p.Why = true, o.whyRun(step.Type)
+			if step.Type == stepAsync && len(o.queue.submitted) > 0 {
+				over = "the request waits for a broker to send it"
+			}
 			if code != "" {
 				p.Why += "; the request is refused here"
-				refused = "in " + step.Type
+				over = "the request is refused in " + step.Type
 			}
 		}
 		all = append(all, p)
@@ -53,6 +55,8 @@ func (o *observed) ran(kind string) (ran bool, code string) {
 func (o *observed) whyRun(kind string) string {
 	images := o.prompt.Media.Len()
 	switch kind {
+	case stepAsync:
+		return o.queue.why(o.async.ModeHeader)
 	case stepMedia:
 		why := fmt.Sprintf("%s to check: %d inlined, %d by URL", plural(images, "image"), images-o.byURL, o.byURL)
 		if o.byURL > 0 {
@@ -93,6 +97,11 @@ func (o *observed) count(name string) (n int) {
 func (o *observed) whySkipped(kind string) string {
 	local := "the request cannot use the KV of another worker (" + bypass(o.localKV) + "): decode alone serves it"
 	switch {
+	case kind == stepAsync:
+		if o.Request.Header.Get(o.async.ModeHeader) != "" {
+			return o.queue.why(o.async.ModeHeader)
+		}
+		return "the request does not say that it may wait"
 	case o.localKV != "" && (kind == stepConditional || kind == stepEncode || kind == stepPrefill):
 		return local
 	case kind == stepRender && o.prompt.Given.Known():

@@ -86,6 +86,7 @@ type observed struct {
 	*quiet
 	answer answer
 	legs   []seen
+	queue  *queue
 	// record is the coordinator's own of the request, if served.
 	record server.Record
 	served bool
@@ -93,7 +94,7 @@ type observed struct {
 
 func (o *observed) report() *Report {
 	r := &Report{Method: http.MethodPost, Route: o.path, Removed: o.removed, Notes: o.record.Notes, Phases: []Phase{}, Legs: []Leg{}}
-	if r.Accepted = o.answer.status == http.StatusOK; !r.Accepted {
+	if r.Accepted = o.answer.status/100 == 2; !r.Accepted {
 		r.Refused = o.answer.refusal()
 	}
 	if o.protocol != nil {

@@ -18,6 +18,7 @@ import (
 
 // Types of steps.
 const (
+	stepAsync       = "async-broker"
 	stepMedia       = "replace-media-urls"
 	stepRender      = "render"
 	stepConditional = "conditional-decode"

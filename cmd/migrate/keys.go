@@ -16,6 +16,9 @@ type key struct {
 	note, absent []string
 	// dropped, if set, is why it is not taken over.
 	dropped string
+	// of are the keys of a record or of records, or the one kind of value of what is
+	// named.
+	of []key
 }
 
 func notes(lines ...string) []string { return lines }
@@ -45,6 +48,7 @@ var pipelineKeys = []key{
 // stepKeys are the parameters of steps by type. A type that is not among them is
 // not known.
 var stepKeys = map[string][]key{
+	"async-broker": asyncKeys,
 	"replace-media-urls": {
 		{name: "download_timeout", kind: positive, absent: defaultHere("download_timeout", "10s")},
 		{name: "max_concurrent_downloads", kind: integer, absent: defaultHere("max_concurrent_downloads", "10, of one request")},
@@ -76,6 +80,11 @@ func defaultHere(name, value string) []string {
 
 // stepNotes are what differs about a step whatever its parameters.
 var stepNotes = map[string][]string{
+	"async-broker": {
+		"The headers' names are x-llm-d-async-mode, x-llm-d-tenant and x-llm-d-request-timeout-seconds where they are not set.",
+		"Versions of the llm-d coordinator before the middle of 2026 had X-AP-Mode, X-Team and X-Request-Timeout-Seconds: if your",
+		"clients send those, set mode_header, tenant_header and timeout_header. docs/async.md says what the broker has to agree on.",
+	},
 	"replace-media-urls": {
 		"Here only images are served, of at most 10 MB each (max_download_size), and fetched from public addresses only:",
 		"allowed_networks lets others in, allowed_domains narrows them. Audio and video are refused. Proxies are ignored.",
@@ -101,7 +110,7 @@ func keysOf(kind string) []key {
 
 // ourParams are our own parameters of steps.
 var ourParams = map[string]any{
-	"replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{}, "conditional-decode": phases.ConditionalParams{},
+	"async-broker": phases.AsyncBrokerParams{}, "replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{}, "conditional-decode": phases.ConditionalParams{},
 	"encode": phases.EncodeParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{},
 }
 

@@ -182,7 +182,7 @@ func (c *converter) value(path string, k key, p pair) {
 		c.comment(k.name + " is left out: " + k.dropped)
 		return
 	}
-	text, problem := k.kind.toml(p.value)
+	text, problem := k.toml(p.value)
 	if problem != "" {
 		c.keep(full, p, problem+": the default is used")
 		return

@@ -167,7 +167,7 @@ pipeline:
 	if strings.Contains(all, "hunter2") {
 		t.Error(all)
 	}
-	for _, want := range []string{"redis://(left-out)@redis:6379/0", "limits: {a: 5}", "password: '(left out: it may be a secret)'", "async-broker is left out"} {
+	for _, want := range []string{`redis_url = "redis://(left-out)@redis:6379/0"`, "limits = { a = 5 }", "password: '(left out: it may be a secret)'", "env:NAME or file:PATH"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("want %s in\n%s", want, all)
 		}

@@ -34,9 +34,6 @@ func (c *converter) step(step *yaml.Node) {
 	}
 	_, known := stepKeys[name]
 	switch {
-	case name == "async-broker":
-		c.keepStep(whole, name, "there is no such step here yet: requests for it are served at once, whatever their mode header says")
-		return
 	case name == "":
 		c.keepStep(whole, "a step", "it has no type")
 		return

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +56,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 func (m *Metrics) Show(upstreams ...*Upstream) { m.breakers.shown.Store(&upstreams) }
 
 // breakerStates are read when they are asked for.
-type breakerStates struct{ shown atomic.Pointer[[]*Upstream] }
+type breakerStates struct {
+	shown   atomic.Pointer[[]*Upstream]
+	guarded sync.Map // breakers of guards, by name
+}
 
 var breakerState = prometheus.NewDesc(namespace+"_breaker_state",
 	"State of a profile's circuit breaker: 0 closed, 1 half open, 2 open.", []string{"profile"}, nil)
@@ -65,6 +69,10 @@ func (*breakerStates) Describe(ch chan<- *prometheus.Desc) { ch <- breakerState 
 
 // Collect implements prometheus.Collector.
 func (s *breakerStates) Collect(ch chan<- prometheus.Metric) {
+	s.guarded.Range(func(name, b any) bool {
+		ch <- stateOf(name.(string), b.(*breaker))
+		return true
+	})
 	shown := s.shown.Load()
 	if shown == nil {
 		return
@@ -73,7 +81,11 @@ func (s *breakerStates) Collect(ch chan<- prometheus.Metric) {
 	for _, u := range *shown {
 		if b := u.breaker; b != nil && !told[u.Name] {
 			told[u.Name] = true
-			ch <- prometheus.MustNewConstMetric(breakerState, prometheus.GaugeValue, float64(b.cb.State()), u.Name)
+			ch <- stateOf(u.Name, b)
 		}
 	}
+}
+
+func stateOf(name string, b *breaker) prometheus.Metric {
+	return prometheus.MustNewConstMetric(breakerState, prometheus.GaugeValue, float64(b.cb.State()), name)
 }

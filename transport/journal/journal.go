@@ -88,6 +88,15 @@ func (j *Journal) write(f func(*Entry)) bool {
 	return !j.closed
 }
 
+// Trim gives back what was set aside for more to be noted: nothing will be for a
+// while.
+func (j *Journal) Trim() {
+	j.write(func(e *Entry) {
+		e.Steps, e.Calls = slices.Clone(e.Steps), slices.Clone(e.Calls)
+		e.Waits = slices.Clone(e.Waits)
+	})
+}
+
 // last is the step that is under way.
 func (e *Entry) last() *Step { return &e.Steps[len(e.Steps)-1] }
 

@@ -98,6 +98,8 @@ type Status struct {
 	// Inflight are requests, Detached what outlives its request.
 	Inflight int `json:"inflight"`
 	Detached int `json:"detached"`
+	// Queue is that of an async-broker step; nil: there is none.
+	Queue *Queue `json:"queue,omitempty"`
 	// Running are the requests that have been read and not answered to the end. They
 	// are more than Inflight: also those that are being refused.
 	Running int `json:"running"`
@@ -159,6 +161,23 @@ type Pool struct {
 	Busy   int    `json:"busy"`
 	Queued int    `json:"queued"`
 	Queue  int    `json:"queue"` // that may wait
+}
+
+// Queue is the state of the queue that requests wait in, as far as it is known
+// here.
+type Queue struct {
+	// Redis is where it is; Reachable: it has answered the last command.
+	Redis     string `json:"redis"`
+	Reachable bool   `json:"reachable"`
+	// Breaker is the state of its circuit breaker.
+	Breaker string `json:"breaker"`
+	// Wakeup is how results are come by: notify or poll.
+	Wakeup string `json:"wakeup"`
+	// Waiting are requests that are neither in flight nor in a pool, of MostWaiting
+	// at most; Watched are the mailboxes that results are waited for in.
+	Waiting     int `json:"waiting"`
+	MostWaiting int `json:"most_waiting"`
+	Watched     int `json:"watched"`
 }
 
 // Breaker is the state of a profile's circuit breaker.

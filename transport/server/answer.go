@@ -29,7 +29,7 @@ func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Han
 		defer s.metrics.running.Dec()
 		memory := s.Memory.Open()
 		defer memory.Close() // if something panics; else when nothing of the request is left
-		a := s.open(w, r, p, accept, memory)
+		a := s.opened(w, r, p, accept, memory)
 		refused := a.fault
 		a.serve(r.Context(), engine)
 		memory.Close()
@@ -89,6 +89,7 @@ type answering struct {
 	// finished is told of the end; nil: nobody is.
 	finished func(Record)
 
+	long     bool // the request may wait
 	started  bool // the engine has the request
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to
@@ -105,8 +106,18 @@ type answering struct {
 // serve answers the request, unless it is refused. It returns when nothing of the
 // request is left. A panic on the way is a bug: the request fails, like any other.
 func (a *answering) serve(ctx context.Context, engine Engine) {
+	if a.long { // a context of its own would be kept for as long
+		a.serveUnder(ctx, a.req.Out.Stop, engine)
+		return
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	a.serveUnder(ctx, cancel, engine)
+}
+
+// serveUnder serves under a context, which cancel ends, or what the request does
+// under it.
+func (a *answering) serveUnder(ctx context.Context, cancel func(error), engine Engine) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.crashed(cause, cancel)
@@ -121,7 +132,7 @@ func (a *answering) serve(ctx context.Context, engine Engine) {
 
 // crashed ends a request whose handler has panicked. What it panicked with may
 // hold what a client sent: only the runtime's own errors are logged by their text.
-func (a *answering) crashed(cause any, cancel context.CancelCauseFunc) {
+func (a *answering) crashed(cause any, cancel func(error)) {
 	what := fmt.Sprintf("a value of type %T", cause)
 	if err, ok := cause.(runtime.Error); ok {
 		what = err.Error()
@@ -137,8 +148,8 @@ func (a *answering) crashed(cause any, cancel context.CancelCauseFunc) {
 }
 
 // run hands the request to the engine and writes what comes back.
-func (a *answering) run(ctx context.Context, cancel context.CancelCauseFunc, engine Engine) {
-	if err := engine.Start(ctx, a.req); err != nil {
+func (a *answering) run(ctx context.Context, cancel func(error), engine Engine) {
+	if err := a.start(ctx, engine); err != nil {
 		a.fail(wire.FaultOf(err))
 		return
 	}
@@ -167,6 +178,10 @@ func (a *answering) write(it phases.Item) error {
 	if it.Head != nil {
 		a.head(it.Head)
 	}
+	if it.Fault != nil {
+		a.fail(it.Fault)
+		a.begun = true
+	}
 	if it.Chunk != nil {
 		err := a.piece(it.Chunk.Bytes(), now)
 		it.Chunk.Free()
@@ -174,11 +189,17 @@ func (a *answering) write(it phases.Item) error {
 			return err
 		}
 	}
-	if len(a.req.Out.Items()) > 0 {
+	if len(a.req.Out.Items()) > 0 && it.Wrote == nil {
 		return nil
 	}
-	if err := a.rc.Flush(); err != nil || it.Rest == nil {
+	if err := a.rc.Flush(); err != nil {
 		return err
+	}
+	if it.Wrote != nil {
+		it.Wrote()
+	}
+	if it.Rest == nil {
+		return nil
 	}
 	return it.Rest.Relay(func(b []byte, at time.Time) error {
 		a.extend(at)

@@ -19,6 +19,11 @@ const (
 	upstreamError  = "upstream_error"
 	overloaded     = "overloaded_error"
 	internalError  = "internal_error"
+
+	// Those that clients of the broker's protocol know.
+	apiError     = "api_error"
+	timeoutError = "timeout_error"
+	cancelled    = "cancelled"
 )
 
 // statuses maps every kind of fault: the only place that does.
@@ -39,10 +44,18 @@ var statuses = map[wire.Kind]shown{
 	wire.QueueFull:           {http.StatusTooManyRequests, overloaded},
 	wire.ShuttingDown:        {http.StatusServiceUnavailable, overloaded},
 	wire.Canceled:            {statusClientGone, invalidRequest},
+
+	wire.BrokerDown:      {http.StatusServiceUnavailable, apiError},
+	wire.BrokerFailed:    {http.StatusInternalServerError, apiError},
+	wire.RequestGone:     {http.StatusGone, invalidRequest},
+	wire.QueuedFailed:    {http.StatusBadGateway, apiError},
+	wire.QueuedDropped:   {http.StatusTooManyRequests, rateLimit},
+	wire.QueuedTooLate:   {http.StatusGatewayTimeout, timeoutError},
+	wire.QueuedCalledOff: {statusClientGone, cancelled},
 }
 
 // statusClientGone is what logs and metrics call a request whose client left:
-// nobody sees it on the wire.
+// nobody sees it on the wire, but of a request that was cancelled in a queue.
 const statusClientGone = 499
 
 func statusOf(f *wire.Fault) shown {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // Metrics are the figures of the listener.
@@ -70,7 +72,7 @@ func (m *Metrics) observe(rec *Record) {
 	m.requests.WithLabelValues(model).Inc()
 	observe(m.duration.WithLabelValues(model), rec.Total, trace)
 	if rec.Code != "" {
-		m.errors.WithLabelValues(model, rec.Code).Inc()
+		m.errors.WithLabelValues(model, wire.FaultOf(rec.Cause).Counted()).Inc()
 	}
 	if rec.Path != "" {
 		m.paths.WithLabelValues(model, rec.Path).Inc()

@@ -51,6 +51,12 @@ type Settings struct {
 	// PassthroughEngine; those that end with "/*" are for all paths below.
 	Passthrough       []string
 	PassthroughEngine Engine
+	// QueuedEngine serves calls about requests that were put into a queue; nil:
+	// there are none, nor a route for them.
+	QueuedEngine Engine
+	// Waits tells by its headers whether a request may wait by terms of its own:
+	// RequestTimeout is not for it, nor is what its client says of one. nil: none may.
+	Waits func(http.Header) bool
 	// ProfileHeader is the name of the header that clients may not set.
 	ProfileHeader string
 	// TenantHeader is the name of the header that says whom a request is for; ""
@@ -124,6 +130,11 @@ func (s *desk) routes() http.Handler {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		r.HandlerFunc(method, "/healthz", s.healthz)
 		r.HandlerFunc(method, "/readyz", s.readyz)
+	}
+	if s.QueuedEngine != nil {
+		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+			r.Handler(method, queuedPath, s.handle(queuedCalls, s.QueuedEngine, s.acceptQueued))
+		}
 	}
 	passthrough := s.handle(wire.Passthrough, s.PassthroughEngine, s.acceptPassthrough)
 	r.NotFound = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -27,6 +27,9 @@ const (
 // client's own time.
 func (s *desk) setTerms(req *phases.Request, h http.Header) *wire.Fault {
 	req.Tenant = s.tenant(h)
+	if s.waits(req.Protocol, req.Header) {
+		return nil
+	}
 	limit := s.RequestTimeout
 	if values := h[headerTimeout]; values != nil {
 		asked, ok := clientTimeout(values)

@@ -100,7 +100,23 @@
       setText(chip.querySelector('.name'), p.name);
       setText(chip.querySelector('.value'), `${p.busy} of ${p.size}, ${p.queued} of ${p.queue}`);
     });
+    showQueue(s.queue);
     showCharts(s.chart || []);
+  }
+
+  function showQueue(q) {
+    document.getElementById('queue').hidden = !q;
+    setText(document.getElementById('queue-redis'), q ? q.redis : '');
+    const facts = !q ? [] : [
+      {name: 'waiting', text: `${q.waiting} of ${q.most_waiting}`},
+      {name: 'redis', text: `${q.reachable ? 'answers' : 'does not answer'}, breaker ${q.breaker}`, state: q.reachable ? 'closed' : 'open'},
+      {name: 'results', text: `${q.wakeup}, ${q.watched} watched`},
+    ];
+    sync(document.getElementById('queue-facts'), facts, (f) => f.name, 'data-fact', makeChip, (chip, f) => {
+      if (f.state) chip.dataset.state = f.state;
+      setText(chip.querySelector('.name'), f.name);
+      setText(chip.querySelector('.value'), f.text);
+    });
   }
 
   function makeChip() {

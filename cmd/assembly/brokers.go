@@ -1,0 +1,136 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/broker"
+	"github.com/llm-coordinator/coordinator/transport/files"
+)
+
+// OpenedBroker is a broker that is open.
+type OpenedBroker interface {
+	phases.Broker
+	Close() error
+}
+
+// brokers are those that are in use. Generations share one if its settings are the
+// same: a reload costs no connections, and nobody who waits is forgotten. It may be
+// used by many goroutines.
+type brokers struct {
+	mu  sync.Mutex
+	all []*sharedBroker
+}
+
+// sharedBroker is a broker, and how many generations use it.
+type sharedBroker struct {
+	OpenedBroker
+	settings broker.Settings
+	users    int
+}
+
+// take returns the broker that there is with these settings, or opens it. It is
+// closed when all who took it have called giveBack, which each may do once.
+func (bs *brokers) take(s broker.Settings, open func() (OpenedBroker, error)) (b OpenedBroker, giveBack func(), err error) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	for _, there := range bs.all {
+		if reflect.DeepEqual(there.settings, s) {
+			there.users++
+			return there.OpenedBroker, func() { bs.giveBack(there) }, nil
+		}
+	}
+	opened, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	shared := &sharedBroker{OpenedBroker: opened, settings: s, users: 1}
+	bs.all = append(bs.all, shared)
+	return opened, func() { bs.giveBack(shared) }, nil
+}
+
+func (bs *brokers) giveBack(b *sharedBroker) {
+	bs.mu.Lock()
+	b.users--
+	last := b.users == 0
+	if last {
+		bs.all = slices.DeleteFunc(bs.all, func(other *sharedBroker) bool { return other == b })
+	}
+	bs.mu.Unlock()
+	if last {
+		_ = b.Close() // it waits for its goroutines; there is nobody left to care for more
+	}
+}
+
+// opening is how long Redis may take to answer at the start.
+const opening = 5 * time.Second
+
+// broker opens a broker for the generation, or takes the one that there is.
+func (b *builder) broker(s broker.Settings) (phases.Broker, error) {
+	url, err := files.Secret(s.URL, b.c.options.LookupEnv, b.c.options.files(), checkedURL)
+	if err != nil {
+		return nil, err
+	}
+	s.URL = url()
+	open := b.c.options.OpenBroker
+	if open == nil {
+		open = func(ctx context.Context, s broker.Settings) (OpenedBroker, error) {
+			return broker.Open(ctx, s, b.c.log, b.c.brokerMetrics)
+		}
+	}
+	opened, giveBack, err := b.c.brokers.take(s, func() (OpenedBroker, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), opening)
+		defer cancel()
+		return open(ctx, s)
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.g.closers = append(b.g.closers, giveBack)
+	return opened, nil
+}
+
+func checkedURL(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", errors.New("the URL is empty")
+	}
+	return text, nil
+}
+
+// Unopened is for those who only look at what a configuration amounts to: it opens
+// no broker, but for its settings being checked, and whatever is asked of it fails.
+func Unopened(_ context.Context, s broker.Settings) (OpenedBroker, error) {
+	at, err := broker.Check(s)
+	if err != nil {
+		return nil, err
+	}
+	return unopened{at}, nil
+}
+
+// unopened is a broker of which only the address is known.
+type unopened struct{ at string }
+
+var errUnopened = errors.New("the broker was not opened")
+
+func (u unopened) Lookup(context.Context, broker.Key) (broker.State, *broker.Result, error) {
+	return broker.Unknown, nil, errUnopened
+}
+func (u unopened) Submit(context.Context, broker.Submission) error      { return errUnopened }
+func (u unopened) Cancel(context.Context, broker.Key) (bool, error)     { return false, errUnopened }
+func (u unopened) Revive(context.Context, broker.Key) error             { return errUnopened }
+func (u unopened) Delete(context.Context, broker.Key) error             { return errUnopened }
+func (u unopened) Fetched(context.Context, broker.Key) error            { return errUnopened }
+func (u unopened) ReleaseQuota(context.Context, string) error           { return errUnopened }
+func (u unopened) Watch(broker.Key, func(*broker.Result)) (stop func()) { return func() {} }
+func (u unopened) Status() broker.Status                                { return broker.Status{Address: u.at, Wakeup: "not opened"} }
+func (u unopened) Close() error                                         { return nil }
+func (u unopened) TakeQuota(context.Context, string) (bool, bool, error) {
+	return false, false, errUnopened
+}

@@ -1,0 +1,271 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// commands are all that a request asks of a broker.
+var commands = map[string]func(context.Context, *rig) error{
+	"lookup":        func(ctx context.Context, r *rig) error { _, _, err := r.Lookup(ctx, abc); return err },
+	"submit":        func(ctx context.Context, r *rig) error { return r.Submit(ctx, submission(abc, `{}`)) },
+	"cancel":        func(ctx context.Context, r *rig) error { _, err := r.Cancel(ctx, abc); return err },
+	"revive":        func(ctx context.Context, r *rig) error { return r.Revive(ctx, abc) },
+	"delete":        func(ctx context.Context, r *rig) error { return r.Delete(ctx, abc) },
+	"fetched":       func(ctx context.Context, r *rig) error { return r.Fetched(ctx, abc) },
+	"release_quota": func(ctx context.Context, r *rig) error { return r.ReleaseQuota(ctx, "acme") },
+	"take_quota": func(ctx context.Context, r *rig) error {
+		reserved, taken, err := r.TakeQuota(ctx, "acme")
+		if err != nil && (!reserved || taken) {
+			return fmt.Errorf("reserved %v, taken %v, %w", reserved, taken, err)
+		}
+		return err
+	},
+}
+
+// fails runs all commands, of which these fail so.
+func (r *rig) fails(want Kind, which ...string) {
+	r.t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		err := commands[name](r.t.Context(), r)
+		e, ok := errors.AsType[*Error](err)
+		if expected := slices.Contains(which, name); expected != ok || expected && e.Kind != want {
+			r.t.Errorf("%s: %v, want %s: %v", name, err, want, expected)
+		}
+	}
+}
+
+// all of them.
+var all = slices.Sorted(maps.Keys(commands))
+
+// quick has commands that are not answered fail soon.
+func quick(s *Settings) { limits(s); s.Timeout = 100 * time.Millisecond }
+
+// TestGone: Redis is gone, every command says so, the breaker leaves it alone;
+// it is back without its keys, and all is well. The log says it once.
+func TestGone(t *testing.T) {
+	server := startRedis(t)
+	r := connect(t, server.url(), quick)
+	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	server.stop()
+	kinds := map[Kind]int{}
+	for range 20 {
+		_, _, err := r.Lookup(t.Context(), abc)
+		e, ok := errors.AsType[*Error](err)
+		if !ok || (e.Kind == BreakerOpen) != errors.Is(err, ErrOpen) {
+			t.Fatalf("error %v", err)
+		}
+		kinds[e.Kind]++
+	}
+	if kinds[Connection] == 0 || kinds[BreakerOpen] == 0 || len(kinds) != 2 {
+		t.Errorf("the lookups failed so: %v", kinds)
+	}
+	r.fails(BreakerOpen, all...)
+	if s := r.Status(); s.Reachable || s.Breaker != "open" || s.Wakeup != Poll {
+		t.Errorf("status %+v", s)
+	}
+	server.start()
+	until(t, "Redis answers", func() bool { state, _, err := r.Lookup(t.Context(), abc); return err == nil && state == Unknown })
+	r.fails("")
+	until(t, "notifications arrive", r.live.Load)
+	if s := r.Status(); !s.Reachable || s.Breaker != "closed" {
+		t.Errorf("status %+v", s)
+	}
+	if down, up := r.log.count("redis does not answer"), r.log.count("redis answers again"); down != 1 || up != 1 {
+		t.Errorf("the log has %d and %d lines:\n%s", down, up, r.log.said)
+	}
+	for series, least := range map[string]float64{
+		`redis_errors_total{command="lookup",kind="connection"}`:             float64(kinds[Connection]),
+		`redis_errors_total{command="lookup",kind="breaker_open"}`:           float64(kinds[BreakerOpen]),
+		`redis_errors_total{command="take_quota",kind="breaker_open"}`:       1,
+		`upstream_request_total{upstream="redis"}`:                           10,
+		`breaker_transitions_total{from="closed",profile="redis",to="open"}`: 1,
+	} {
+		if got := r.metric(series); got < least {
+			t.Errorf("%s is %v, want at least %v", series, got, least)
+		}
+	}
+}
+
+// TestSilent: Redis takes commands and says nothing. Each ends with its time-out.
+func TestSilent(t *testing.T) {
+	p := startProxy(t, startRedis(t))
+	r := connect(t, p.url(), quick)
+	p.hold()
+	for _, name := range all[:4] { // as many as the breaker lets pass
+		err := commands[name](t.Context(), r)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Timeout && e.Kind != BreakerOpen {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p.forward()
+	until(t, "Redis answers", func() bool { _, _, err := r.Lookup(t.Context(), abc); return err == nil })
+}
+
+// TestContextEnds before Redis says something: the command ends with it, and
+// that says nothing of Redis.
+func TestContextEnds(t *testing.T) {
+	p := startProxy(t, startRedis(t))
+	r := connect(t, p.url(), limits, func(s *Settings) { s.Timeout = time.Hour; s.Wakeup = Poll; s.PollInterval = time.Hour })
+	p.hold()
+	for range 10 {
+		for _, name := range []string{"lookup", "cancel", "revive", "delete", "fetched"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			err := commands[name](ctx, r)
+			if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Canceled || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, name := range []string{"lookup", "submit", "take_quota"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		err := commands[name](ctx, r)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Timeout || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	if s := r.Status(); s.Breaker != "closed" || !s.Reachable || len(r.log.said) > 0 {
+		t.Errorf("status %+v, the log has %s", s, r.log.said)
+	}
+	if n := r.metric(`redis_errors_total{command="lookup",kind="canceled"}`); n != 11 {
+		t.Errorf("%v lookups were given up", n)
+	}
+	p.forward()
+}
+
+// TestBrokenConnection: what may be sent twice is, and nothing else.
+func TestBrokenConnection(t *testing.T) {
+	server := startRedis(t)
+	p := startProxy(t, server)
+	r := connect(t, p.url(), limits, func(s *Settings) { s.Wakeup = Poll; s.PollInterval = time.Hour })
+	once := map[string]bool{"submit": true, "take_quota": true, "release_quota": true}
+	for _, name := range all {
+		p.breakNext()
+		err := commands[name](t.Context(), r)
+		e, ok := errors.AsType[*Error](err)
+		if once[name] != ok || ok && e.Kind != Connection {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestReadOnly: Redis is a replica. What reads works.
+func TestReadOnly(t *testing.T) {
+	server := startRedis(t)
+	r := connect(t, server.url(), limits)
+	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.raw.ConfigSet(t.Context(), "replica-serve-stale-data", "yes")
+	if err := r.raw.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // it answers: no breaker is in the way
+		r.fails(ReadOnly, "submit", "cancel", "delete", "fetched", "take_quota")
+	}
+	if s := r.Status(); !s.Reachable || s.Breaker != "closed" {
+		t.Errorf("status %+v", s)
+	}
+	if n := r.log.count("redis refuses a command"); n != 5 {
+		t.Errorf("the log has %d lines:\n%s", n, r.log.said)
+	}
+	r.raw.ReplicaOf(t.Context(), "no", "one")
+	r.fails("")
+	if n := r.log.count("redis takes a command again"); n != 5 {
+		t.Errorf("the log has %d lines:\n%s", n, r.log.said)
+	}
+}
+
+// TestOutOfMemory: what makes nothing larger works.
+func TestOutOfMemory(t *testing.T) {
+	r := connect(t, startRedis(t, "--maxmemory-policy", "noeviction").url(), limits)
+	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.raw.ConfigSet(t.Context(), "maxmemory", "1")
+	r.fails(OutOfMemory, "submit", "cancel", "take_quota")
+	if state, _, err := r.Lookup(t.Context(), abc); state != Pending || err != nil {
+		t.Errorf("found %v, %v", state, err)
+	}
+	r.raw.ConfigSet(t.Context(), "maxmemory", "0")
+	r.fails("")
+}
+
+// TestWatchersOutlive an outage of each kind, and find what came meanwhile and
+// afterwards.
+func TestWatchersOutlive(t *testing.T) {
+	for name, outage := range map[string]func(*server, *proxy, *rig){
+		"restarted without its keys": func(s *server, _ *proxy, r *rig) {
+			s.stop()
+			until(r.t, "Redis is missed", func() bool { return r.Status().Breaker == "open" })
+			s.start()
+		},
+		"silent for a while": func(_ *server, p *proxy, r *rig) {
+			p.hold()
+			until(r.t, "Redis is missed", func() bool { return r.Status().Breaker == "open" })
+			p.forward()
+		},
+		"cut off": func(_ *server, p *proxy, r *rig) {
+			for range 5 {
+				p.cut()
+			}
+		},
+		"its subscribers killed": func(_ *server, _ *proxy, r *rig) {
+			r.raw.ClientKillByFilter(r.t.Context(), "TYPE", "pubsub")
+		},
+		"a replica for a while": func(_ *server, _ *proxy, r *rig) {
+			r.raw.ReplicaOf(r.t.Context(), "127.0.0.1", "1")
+			r.fails(ReadOnly, "submit", "delete", "fetched", "take_quota")
+			r.raw.ReplicaOf(r.t.Context(), "no", "one")
+		},
+		"notifications switched off": func(_ *server, _ *proxy, r *rig) {
+			r.raw.ConfigSet(r.t.Context(), "notify-keyspace-events", "")
+		},
+	} {
+		for _, way := range []string{Auto, Poll} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				server := startRedis(t)
+				p := startProxy(t, server)
+				r := connect(t, p.url(), quick, func(s *Settings) { s.Wakeup = way })
+				r.raw = client(t, server.url())
+				if way == Auto {
+					until(t, "notifications arrive", r.live.Load)
+				}
+				var waiting []<-chan *Result
+				for i := range 20 {
+					c, _ := r.watch(Key{Tenant: "acme", ID: fmt.Sprint(i)})
+					waiting = append(waiting, c)
+				}
+				outage(server, p, r)
+				if way == Auto && name != "notifications switched off" {
+					until(t, "all are subscribed again", func() bool { return subscribed(t, r.raw) == len(waiting) })
+				}
+				for i, c := range waiting {
+					r.push(Key{Tenant: "acme", ID: fmt.Sprint(i)}, `{"status_code":200}`)
+					if found := woken(t, c); found.Status != 200 {
+						t.Errorf("found %+v", found)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestOpenWithoutRedis fails, and leaves nothing behind.
+func TestOpenWithoutRedis(t *testing.T) {
+	port := freePort(t)
+	_, err := Open(t.Context(), Settings{URL: "redis://user:gout@127.0.0.1:" + port}, nil, nil)
+	want := "redis at 127.0.0.1:" + port + "/0: redis: ping: connection: dial tcp 127.0.0.1:" + port + ": connect: connection refused"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v\n want %s", err, want)
+	}
+}

@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Guard is for what is called without HTTP, such as Redis: it has the breaker
+// and the figures of an upstream. It may be used by several goroutines.
+type Guard struct {
+	breaker  *breaker
+	metrics  *Metrics
+	requests prometheus.Counter
+	duration prometheus.Observer
+}
+
+// NewGuard makes a guard whose series have this name for their upstream and
+// their profile. It is to be closed.
+func NewGuard(name string, s BreakerSettings, m *Metrics) *Guard {
+	g := &Guard{
+		breaker:  newBreaker(name, s, m),
+		metrics:  m,
+		requests: m.requests.WithLabelValues(name),
+		duration: m.duration.WithLabelValues(name),
+	}
+	if g.breaker != nil {
+		m.breakers.guarded.Store(name, g.breaker)
+	}
+	return g
+}
+
+// Close has the metrics tell the breaker's state no more, unless a newer guard
+// of the name does so.
+func (g *Guard) Close() {
+	if b := g.breaker; b != nil {
+		g.metrics.breakers.guarded.CompareAndDelete(b.profile, b)
+	}
+}
+
+// Begin takes the right to make one call, and counts it. The permit is to be
+// settled when the call has ended. ok is false if the breaker lets nothing pass.
+func (g *Guard) Begin() (p *Permit, ok bool) {
+	p, err := g.breaker.permit()
+	if err != nil {
+		return nil, false
+	}
+	g.requests.Inc()
+	p.sent()
+	return p, true
+}
+
+// Took notes how long a call took.
+func (g *Guard) Took(d time.Duration) { g.duration.Observe(d.Seconds()) }
+
+// State is closed, half-open, open or disabled.
+func (g *Guard) State() string { return g.breaker.state() }
