@@ -57,7 +57,7 @@ func TestAccess(t *testing.T) {
 // TestPagesAreWritten with names that are no HTML.
 func TestPagesAreWritten(t *testing.T) {
 	m := monitor.New()
-	finish := m.Began(hostile.Running)
+	finish := m.Began(&hostile.Running)
 	s := New(Settings{Gather: prometheus.NewRegistry(), Monitor: m, Status: func() monitor.Status {
 		st := monitor.Status{Pipeline: []monitor.Phase{{Name: "decode", Description: "<b>"}}, Breakers: []monitor.Breaker{{Profile: "decode", State: "open", HalfOpenIn: 3}}}
 		m.Fill(&st)

@@ -29,7 +29,7 @@ func crowded() *Server {
 			status = 429
 		}
 		running := server.Running{Serial: fmt.Sprintf("s-%d", i), ID: fmt.Sprintf("id-%d", i), Model: model, Received: time.Now(), Journal: j}
-		finished := s.settings.Monitor.Began(running)
+		finished := s.settings.Monitor.Began(&running)
 		if e := j.Entry(); i < 9 {
 			finished(server.Record{Running: running, Status: status, Entry: e, Path: e.Path()})
 		}
@@ -76,7 +76,7 @@ func TestRequestsAreFiltered(t *testing.T) {
 
 func TestOneRequest(t *testing.T) {
 	s := newServer()
-	s.settings.Monitor.Began(hostile.Running)(hostile)
+	s.settings.Monitor.Began(&hostile.Running)(hostile)
 	c := serve(t, s)
 	resp, body := get(t, c, "GET", "/requests/one-1")
 	var v monitor.View

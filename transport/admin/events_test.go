@@ -71,13 +71,13 @@ func (p *page) next(name string) (e event) {
 func TestPageIsFed(t *testing.T) {
 	s := newServer()
 	m := s.settings.Monitor
-	m.Began(hostile.Running)(hostile)
+	m.Began(&hostile.Running)(hostile)
 	p, _ := openPage(t, serve(t, s))
 	if e := p.next("snapshot"); e.Status.Inflight != 3 || len(e.Requests) != 1 || e.Requests[0].Outcome != monitor.Failed {
 		t.Errorf("%+v", e)
 	}
 	second := server.Running{Serial: "two-2", Received: hostile.Received, Journal: hostile.Journal}
-	finished := m.Began(second)
+	finished := m.Began(&second)
 	if e := p.next("update"); len(e.Running) != 1 || e.Running[0].Serial != "two-2" || len(e.Finished) != 0 {
 		t.Errorf("%+v", e)
 	}

@@ -18,8 +18,8 @@ type Monitor struct {
 	started time.Time
 
 	mu      sync.Mutex
-	running map[string]server.Running // mostKnown of them
-	unknown int                       // that run and are not among them
+	running map[string]*server.Running // mostKnown of them
+	unknown int                        // that run and are not among them
 	totals  Totals
 	ended   [kept]server.Record // a ring
 	n       uint64              // that have ended
@@ -36,14 +36,15 @@ const (
 
 // New makes a monitor.
 func New() *Monitor {
-	return &Monitor{started: time.Now(), running: map[string]server.Running{}, phases: map[string]*samples{}}
+	return &Monitor{started: time.Now(), running: map[string]*server.Running{}, phases: map[string]*samples{}}
 }
 
 // Uptime returns for how long the monitor has been there.
 func (m *Monitor) Uptime() time.Duration { return time.Since(m.started) }
 
-// Began notes a request. What it returns is to be told of its end.
-func (m *Monitor) Began(r server.Running) func(server.Record) {
+// Began notes a request, which must not be changed any more. What it returns is to
+// be told of its end.
+func (m *Monitor) Began(r *server.Running) func(server.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.running) < mostKnown {
@@ -118,14 +119,14 @@ func (m *Monitor) Request(serial string) (View, bool) {
 	for i := range m.ended {
 		if m.ended[i].Serial == serial && serial != "" {
 			found := m.ended[i]
-			rec, r, ok = &found, found.Running, true
+			rec, r, ok = &found, &found.Running, true
 		}
 	}
 	m.mu.Unlock()
 	if !ok {
 		return View{}, false
 	}
-	return view(&r, rec, true), true
+	return view(r, rec, true), true
 }
 
 func view(r *server.Running, rec *server.Record, whole bool) View {
@@ -142,20 +143,20 @@ const mostRunning = 500
 // runningNow returns views of the running requests, the newest first.
 func (m *Monitor) runningNow() []View {
 	all, _ := m.known()
-	slices.SortFunc(all, func(a, b server.Running) int { return b.Received.Compare(a.Received) })
+	slices.SortFunc(all, func(a, b *server.Running) int { return b.Received.Compare(a.Received) })
 	views := make([]View, min(len(all), mostRunning))
 	for i := range views {
-		views[i] = view(&all[i], nil, false)
+		views[i] = view(all[i], nil, false)
 	}
 	return views
 }
 
 // known returns the running requests that are remembered, in no order, and how
 // many run.
-func (m *Monitor) known() ([]server.Running, int) {
+func (m *Monitor) known() ([]*server.Running, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make([]server.Running, 0, len(m.running))
+	all := make([]*server.Running, 0, len(m.running))
 	for _, r := range m.running {
 		all = append(all, r)
 	}

@@ -43,7 +43,7 @@ func request(serial string, at time.Time) (server.Running, server.Record) {
 func TestTimeline(t *testing.T) {
 	m := New()
 	running, rec := request("one", time.Now())
-	finished := m.Began(running)
+	finished := m.Began(&running)
 	if v, ok := m.Request("one"); !ok || v.Outcome != Running || v.Phase != "decode" || v.Status != 0 {
 		t.Errorf("%+v", v)
 	}
@@ -70,7 +70,7 @@ func TestWhatIsKept(t *testing.T) {
 		if i%2 == 1 {
 			rec.Status, rec.Code, rec.Calls = 503, "upstream_unavailable", nil // before any worker had it
 		}
-		m.Began(running)(rec)
+		m.Began(&running)(rec)
 	}
 	all := m.Requests(Filter{}, 1000)
 	if len(all) != kept || all[0].Serial != fmt.Sprint(3*kept-1) || len(m.running) != 0 {
@@ -117,7 +117,7 @@ func TestRunningAreBounded(t *testing.T) {
 	const extra = 3
 	for i := range mostKnown + extra {
 		running := server.Running{Serial: fmt.Sprint(i), Received: time.Now(), Journal: &journal.Journal{}}
-		finished := m.Began(running)
+		finished := m.Began(&running)
 		ends = append(ends, func() { finished(server.Record{Running: running, Status: 200}) })
 	}
 	var s Status
@@ -164,7 +164,7 @@ func TestWhoLeavesIsNoError(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		running, rec := request("one", time.Now())
 		rec.Gone, rec.Steps[2].Code = gone, "code"
-		m.Began(running)(rec)
+		m.Began(&running)(rec)
 	}
 	s := Status{Pipeline: []Phase{{Name: "decode"}}}
 	if m.Fill(&s); s.Pipeline[0].Errors != 1.0/60 {
@@ -178,6 +178,6 @@ func BenchmarkRequest(b *testing.B) {
 	running, rec := request("one", time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Began(running)(rec)
+		m.Began(&running)(rec)
 	}
 }

@@ -64,7 +64,8 @@ func (s *desk) open(w http.ResponseWriter, r *http.Request, p *wire.Protocol, ac
 		req = &phases.Request{ID: id, Protocol: p, Received: received, Tenant: s.tenant(r.Header)}
 	}
 	req.Memory, req.Journal = memory, s.journal(r)
-	a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body)), fault: fault}
+	a := &answering{server: s, w: w, rc: http.NewResponseController(w), req: req, running: s.begun(r, req, len(body)), fault: fault,
+		http2: r.ProtoMajor >= 2}
 	if s.Began != nil {
 		a.finished = s.Began(a.running)
 	}
@@ -85,12 +86,13 @@ type answering struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	req     *phases.Request
-	running Running
+	running *Running
 	// finished is told of the end; nil: nobody is.
 	finished func(Record)
 
 	long     bool // the request may wait
 	started  bool // the engine has the request
+	http2    bool
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to
 	boundary wire.Boundary
@@ -154,6 +156,7 @@ func (a *answering) run(ctx context.Context, cancel func(error), engine Engine) 
 		return
 	}
 	a.started = true
+	a.relieve()
 	out := a.req.Out
 	for {
 		select {
@@ -192,7 +195,7 @@ func (a *answering) write(it phases.Item) error {
 	if len(a.req.Out.Items()) > 0 && it.Wrote == nil {
 		return nil
 	}
-	if err := a.rc.Flush(); err != nil {
+	if err := a.flush(); err != nil {
 		return err
 	}
 	if it.Wrote != nil {
@@ -207,7 +210,7 @@ func (a *answering) write(it phases.Item) error {
 		if err := a.piece(b, at); err != nil {
 			return err
 		}
-		return a.rc.Flush()
+		return a.flush()
 	})
 }
 
@@ -236,10 +239,27 @@ func (a *answering) piece(b []byte, now time.Time) error {
 // to a sixteenth more, so that it need not be done for each piece of a fast
 // answer.
 func (a *answering) extend(now time.Time) {
-	if w := a.server.WriteTimeout; w > 0 && now.Sub(a.extended) > w/16 {
+	if w := a.server.WriteTimeout; w > 0 && (a.http2 || now.Sub(a.extended) > w/16) {
 		a.rc.SetWriteDeadline(now.Add(w + w/16))
 		a.extended = now
 	}
+}
+
+// relieve takes the deadline back while nothing is written: over HTTP/2 it would end
+// the stream all the same.
+func (a *answering) relieve() {
+	if a.http2 && a.server.WriteTimeout > 0 {
+		a.rc.SetWriteDeadline(time.Time{})
+	}
+}
+
+// flush has the client get what was written.
+func (a *answering) flush() error {
+	if err := a.rc.Flush(); err != nil {
+		return err
+	}
+	a.relieve()
+	return nil
 }
 
 // head writes the head of decode's answer.

@@ -256,7 +256,7 @@ func TestPanicOfTheHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, e)
 			var ended []string
-			r.Began = func(b Running) func(Record) { return func(rec Record) { ended = append(ended, b.Serial+rec.Code) } }
+			r.Began = func(b *Running) func(Record) { return func(rec Record) { ended = append(ended, b.Serial+rec.Code) } }
 			got := r.post(hello)
 			rec := <-r.records
 			if got.status != http.StatusInternalServerError || !strings.Contains(got.body, `"code":"internal"`) {

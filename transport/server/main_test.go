@@ -101,6 +101,11 @@ type rig struct {
 }
 
 func start(t *testing.T, e Engine, edit ...func(*Settings)) *rig {
+	return startWith(t, nil, e, edit...)
+}
+
+// startWith starts a server and a client that speak other protocols than HTTP/1.1.
+func startWith(t *testing.T, protocols *http.Protocols, e Engine, edit ...func(*Settings)) *rig {
 	s := Settings{ReadTimeout: 30 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: time.Hour, MaxBody: 1 << 20, ProfileHeader: "EPP-Profile"}
 	for _, f := range edit {
 		f(&s)
@@ -108,6 +113,7 @@ func start(t *testing.T, e Engine, edit ...func(*Settings)) *rig {
 	r := &rig{t: t, pipes: cluster.NewPipeListener(), reg: prometheus.NewRegistry(), records: make(chan Record, 100), log: &logged{}}
 	r.Server = New(s, e, slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.Level(math.MinInt)})), NewMetrics(r.reg))
 	r.Finished = func(rec Record) { r.records <- rec }
+	r.http.Protocols = protocols
 	var running, conns sync.WaitGroup
 	r.http.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -122,7 +128,7 @@ func start(t *testing.T, e Engine, edit ...func(*Settings)) *rig {
 			t.Error(err)
 		}
 	})
-	transport := &http.Transport{DialContext: r.pipes.DialContext, DisableCompression: true}
+	transport := &http.Transport{DialContext: r.pipes.DialContext, DisableCompression: true, Protocols: protocols}
 	r.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()

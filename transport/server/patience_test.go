@@ -209,6 +209,37 @@ func TestLongPausesAreNobodysFault(t *testing.T) {
 	}
 }
 
+// TestLongPausesOverHTTP2: a write's deadline there ends a stream even if nothing is
+// being written.
+func TestLongPausesOverHTTP2(t *testing.T) {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	for _, streamed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := head(200)
+			if streamed {
+				h = events
+			}
+			r := startWith(t, protocols, plays(func(ctx context.Context, out *phases.Response) error {
+				wait(time.Hour)
+				if err := say(ctx, out, h, "data: 1\n\n"); err != nil {
+					return err
+				}
+				wait(time.Hour)
+				err := say(ctx, out, nil, "data: 2\n\n")
+				wait(time.Hour)
+				return err
+			}))
+			if got := r.post(hello); got.err != nil || got.body != "data: 1\n\ndata: 2\n\n" {
+				t.Errorf("streamed %t: %q, %v", streamed, got.body, got.err)
+			}
+			if rec := <-r.records; rec.Code != "" || rec.Total != 3*time.Hour {
+				t.Errorf("streamed %t: %+v", streamed, rec)
+			}
+		})
+	}
+}
+
 // TestErrorAfterALongPause is written too.
 func TestErrorAfterALongPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -72,15 +72,14 @@ func (s *serial) next() string {
 
 // begun notes a request that has been read, or of which as much is known as
 // ever will be.
-func (s *Server) begun(h *http.Request, req *phases.Request, body int) Running {
-	r := Running{Serial: s.serial.next(), ID: req.ID, Tenant: recorded(req.Tenant), Protocol: req.Protocol.Name, Model: recorded(req.Model),
+func (s *Server) begun(h *http.Request, req *phases.Request, body int) *Running {
+	return &Running{Serial: s.serial.next(), ID: req.ID, Tenant: recorded(req.Tenant), Protocol: req.Protocol.Name, Model: recorded(req.Model),
 		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Received: req.Received, Read: time.Now(), BytesIn: int64(body), Images: req.Prompt.Media.Len(), Journal: req.Journal}
-	return r
 }
 
 // record returns what is known of a request that has ended.
 func (a *answering) record(now time.Time) Record {
-	rec := Record{Running: a.running, Status: a.status, Bytes: a.bytes, Total: now.Sub(a.req.Received), Reruns: a.req.Decoded.Reruns,
+	rec := Record{Running: *a.running, Status: a.status, Bytes: a.bytes, Total: now.Sub(a.req.Received), Reruns: a.req.Decoded.Reruns,
 		Entry: a.req.Journal.Close()}
 	rec.Path = rec.Entry.Path()
 	rec.Overhead = max(0, now.Sub(rec.Read)-rec.Waiting(rec.Read, now))

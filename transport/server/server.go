@@ -91,7 +91,7 @@ type Server struct {
 	// Began and Finished, if set before the server is used, are called for each
 	// request that is served or refused: when it has been read, and when it has
 	// ended. What Began returns is told of the same request's end.
-	Began    func(Running) (finished func(Record))
+	Began    func(*Running) (finished func(Record))
 	Finished func(Record)
 }
 
