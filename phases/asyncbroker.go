@@ -300,10 +300,11 @@ var nextStage = Verdict{Again: stepAsync}
 // does not depend.
 func (p *asyncBroker) Recover(r *Request, err error) (Verdict, error) {
 	a := r.async
-	if wire.FaultOf(err).Kind != wire.QueueFull {
-		return Verdict{}, err
-	}
 	switch {
+	case errors.Is(err, errTooLate): // Redis was too slow
+		return Verdict{}, p.tooLate(a)
+	case wire.FaultOf(err).Kind != wire.QueueFull:
+		return Verdict{}, err
 	case a.mode == modePassthrough:
 		p.pass(r, quota{reserved: true, err: err})
 		return Next, nil

@@ -16,7 +16,7 @@ import (
 
 // TestNothingWithoutTheHeader: no command, and the request stays as it came.
 func TestNothingWithoutTheHeader(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x"}`)
+	a := newAsyncRig(t, `{"RedisURL":"x"}`)
 	r := a.request(`{"messages":[]}`, true, "x-llm-d-tenant", "a:b", "x-llm-d-inference-fairness-id", "spoofed", "x-llm-d-async-mode", "")
 	before := r.Header.Clone()
 	if got := drive(t.Context(), r, a.phase, true); got.String() != "passed" || a.b.commands() != "" || !reflect.DeepEqual(r.Header, before) || r.Aside {
@@ -27,7 +27,7 @@ func TestNothingWithoutTheHeader(t *testing.T) {
 // TestRefusalsComeInTheirOrder: each request has all the faults that come after
 // its own.
 func TestRefusalsComeInTheirOrder(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x","TenantHeader":"x-team"}`)
+	a := newAsyncRig(t, `{"RedisURL":"x","TenantHeader":"x-team"}`)
 	for _, test := range []struct{ mode, body, want string }{
 		{"later", `{"stream":true}`, "unknown x-llm-d-async-mode value"},
 		{"ENQUEUE", `{"stream":true}`, "stream is only supported in passthrough mode"},
@@ -78,7 +78,7 @@ func TestReattach(t *testing.T) {
 		for mode, want := range map[string][2]string{"enqueue": {test.enqueue, test.enqueued}, "wait": {test.wait, test.waited}} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a := newAsyncBench(t, `{"RedisURL":"x"}`)
+					a := newAsyncRig(t, `{"RedisURL":"x"}`)
 					test.prepare(a.b)
 					go func() { // once it is held
 						synctest.Wait()
@@ -101,7 +101,7 @@ func TestReattach(t *testing.T) {
 
 // TestUnnamedRequestsAreNotLookedUp.
 func TestUnnamedRequestsAreNotLookedUp(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x"}`)
+	a := newAsyncRig(t, `{"RedisURL":"x"}`)
 	drive(t.Context(), a.request(asyncBody, false, "x-llm-d-async-mode", "enqueue"), a.phase, true)
 	if a.b.commands() != "submit" {
 		t.Error(a.b.commands())
@@ -110,7 +110,7 @@ func TestUnnamedRequestsAreNotLookedUp(t *testing.T) {
 
 // TestSubmission is what goes into the queue.
 func TestSubmission(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x","Routes":[{"Model":"other","Queue":"no"},{"Tenant":"acme","Queue":"q"}],"Quota":{"Attribute":"team","WindowSeconds":1},
+	a := newAsyncRig(t, `{"RedisURL":"x","Routes":[{"Model":"other","Queue":"no"},{"Tenant":"acme","Queue":"q"}],"Quota":{"Attribute":"team","WindowSeconds":1},
 		"ForwardHeaders":["x-slo","x-missing"]}`)
 	r := a.request(asyncBody, false, "x-llm-d-async-mode", "enqueue", "x-llm-d-tenant", "acme", "x-slo", "200", "traceparent", "00-1-2-01",
 		"x-llm-d-request-timeout-seconds", "90")
@@ -153,7 +153,7 @@ func TestHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, began := newAsyncBench(t, test.params), time.Now()
+				a, began := newAsyncRig(t, test.params), time.Now()
 				r := a.request(asyncBody, false, "x-llm-d-async-mode", "wait")
 				if test.asked != "" {
 					r.Header.Set("x-llm-d-request-timeout-seconds", test.asked)
@@ -170,7 +170,7 @@ func TestHold(t *testing.T) {
 // TestResultAtTheLastLookup: it came without anybody being told.
 func TestResultAtTheLastLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAsyncBench(t, `{"RedisURL":"x"}`)
+		a := newAsyncRig(t, `{"RedisURL":"x"}`)
 		a.b.onLookup = func(int) {
 			a.b.mu.Lock()
 			defer a.b.mu.Unlock()
@@ -179,6 +179,19 @@ func TestResultAtTheLastLookup(t *testing.T) {
 		got := drive(t.Context(), a.request(asyncBody, false, "x-llm-d-async-mode", "wait"), a.phase, true)
 		if got.String() != "201 late" || a.b.commands() != "watch submit lookup delete" {
 			t.Errorf("%v by %q", got, a.b.commands())
+		}
+	})
+}
+
+// TestRedisThatIsSlowerThanTheRequest: what is known too late is not submitted.
+func TestRedisThatIsSlowerThanTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsyncRig(t, `{"RedisURL":"x"}`)
+		a.b.onLookup = func(int) { time.Sleep(2 * time.Second) }
+		r := a.request(asyncBody, true, "x-llm-d-async-mode", "wait", "x-llm-d-request-timeout-seconds", "1")
+		got := drive(t.Context(), r, a.phase, true)
+		if got.String() != "fails: DEADLINE_EXCEEDED" || a.b.commands() != "lookup" || r.async.outcome != "deadline" {
+			t.Errorf("%v by %q, %s", got, a.b.commands(), r.async.outcome)
 		}
 	})
 }
@@ -196,7 +209,7 @@ func TestClientThatLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAsyncBench(t, `{"RedisURL":"x"}`)
+				a := newAsyncRig(t, `{"RedisURL":"x"}`)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				go func() {
 					synctest.Wait()
@@ -213,7 +226,7 @@ func TestClientThatLeaves(t *testing.T) {
 
 // TestFailedWriteKeepsTheMailbox, and calls nothing off.
 func TestFailedWriteKeepsTheMailbox(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x"}`)
+	a := newAsyncRig(t, `{"RedisURL":"x"}`)
 	a.b.known[defaultKey] = &broker.Result{Status: 200, Payload: []byte("hello")}
 	drive(t.Context(), a.request(asyncBody, true, "x-llm-d-async-mode", "wait"), a.phase, false)
 	if a.b.commands() != "lookup" || a.b.known[defaultKey] == nil {
@@ -254,6 +267,10 @@ func TestResults(t *testing.T) {
 	if f := itemOf(&broker.Result{Code: "SOMETHING_NEW"}).Fault; f.Counted() != "other" {
 		t.Errorf("counted as %s", f.Counted())
 	}
+	// What the broker says is for the client, and not for the log.
+	if f := itemOf(&broker.Result{Code: "INFERENCE_ERROR", Message: "the patient has gout"}).Fault; f.Message != "the patient has gout" || strings.Contains(f.Error(), "gout") {
+		t.Errorf("%q is logged as %q", f.Message, f.Error())
+	}
 }
 
 // TestPassthrough stamps what the tenant may ask for, and gives its slot back.
@@ -273,7 +290,7 @@ func TestPassthrough(t *testing.T) {
 		"another tier": {"plain", 0, false, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAsyncBench(t, `{"RedisURL":"x","DefaultTier":"gold","Routes":[{"Tenant":"plain","Tier":"lead"}],
+			a := newAsyncRig(t, `{"RedisURL":"x","DefaultTier":"gold","Routes":[{"Tenant":"plain","Tier":"lead"}],
 				"Objectives":{"gold":{"Reserved":"first","Overflow":"second"}},"Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5,"free":0}}}`)
 			a.b.limit, a.b.failing["take"] = test.limit, test.failing
 			r := a.request(`{"model":"m","stream":true}`, true, "x-llm-d-async-mode", "Passthrough", "x-llm-d-tenant", test.tenant,
@@ -301,7 +318,7 @@ func TestPassthrough(t *testing.T) {
 
 // TestFullPool: what the request does not depend on does not fail it.
 func TestFullPool(t *testing.T) {
-	a := newAsyncBench(t, `{"RedisURL":"x","Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5}}}`)
+	a := newAsyncRig(t, `{"RedisURL":"x","Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5}}}`)
 	full := wire.Faultf(wire.QueueFull, "full")
 	r := a.request(asyncBody, true, "x-llm-d-async-mode", "passthrough", "x-llm-d-tenant", "acme")
 	if err := a.phase.Admit(r); err != nil {
@@ -344,7 +361,7 @@ func TestQueuedCalls(t *testing.T) {
 		"delete fails":     {http.MethodDelete, "id-1", func(b *memoryBroker) { b.failing["delete"] = true }, "fails: DELETE_FAILED", "cancel delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAsyncBench(t, `{"RedisURL":"x"}`)
+			a := newAsyncRig(t, `{"RedisURL":"x"}`)
 			test.prepare(a.b)
 			r := &Request{ID: "call", Queued: Queued{test.method, test.id}, Header: http.Header{}, Out: NewResponse()}
 			got := drive(t.Context(), r, PipelineOf(a.phase).QueuedCalls().Phases()[0], true)

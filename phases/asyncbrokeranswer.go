@@ -51,11 +51,10 @@ func faultOf(r *broker.Result) *wire.Fault {
 	if !known {
 		kind = wire.QueuedFailed
 	}
-	message := r.Message
-	if message == "" {
-		message = "the queued request has failed"
+	f := wire.Faultf(kind, "the queued request has failed")
+	if r.Message != "" {
+		f.Message, f.Quoted = r.Message, true
 	}
-	f := wire.Faultf(kind, "%s", message)
 	if f.Code = r.Code; !known && !slices.Contains(failures, r.Code) {
 		f.Label = "other"
 	}

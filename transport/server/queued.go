@@ -2,7 +2,8 @@ package server
 
 import (
 	"net/http"
-	"path"
+
+	"github.com/julienschmidt/httprouter"
 
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -19,6 +20,6 @@ var queuedCalls = &wire.Protocol{Name: "queued-requests"}
 func (s *desk) acceptQueued(r *http.Request, p *wire.Protocol, id string, _ []byte) (*phases.Request, *wire.Fault) {
 	return &phases.Request{
 		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Out: phases.NewResponse(),
-		Queued: phases.Queued{Method: r.Method, ID: path.Base(r.URL.Path)},
+		Queued: phases.Queued{Method: r.Method, ID: httprouter.ParamsFromContext(r.Context()).ByName("id")},
 	}, nil
 }

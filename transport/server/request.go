@@ -20,18 +20,13 @@ import (
 // one.
 func (s *Server) requestID(r *http.Request) string {
 	given := r.Header.Get(wire.HeaderRequestID)
-	if namedByClient(r) {
+	if wire.ValidRequestID(given) {
 		return given
 	}
 	if given != "" {
 		s.log.Debug("a client's request id was replaced", "length", len(given))
 	}
 	return uuid.NewString()
-}
-
-// namedByClient reports whether a request has the id that its client gave it.
-func namedByClient(r *http.Request) bool {
-	return wire.ValidRequestID(r.Header.Get(wire.HeaderRequestID))
 }
 
 // receive reads what every request must be to be served. The fault it returns is
@@ -61,7 +56,7 @@ func (s *desk) accept(r *http.Request, p *wire.Protocol, id string, text []byte)
 	}
 	model, _ := wire.Unquote(body.Get("model"))
 	return &phases.Request{
-		ID: id, NamedByClient: namedByClient(r), Protocol: p, Body: body, Prompt: prompt, Model: model,
+		ID: id, NamedByClient: r.Header.Get(wire.HeaderRequestID) == id, Protocol: p, Body: body, Prompt: prompt, Model: model,
 		Stream: string(body.Get("stream")) == "true",
 		Header: wire.RequestHeaders(r.Header, s.ProfileHeader),
 		Query:  r.URL.RawQuery, LocalKV: p.LocalKV(body),

@@ -60,6 +60,9 @@ type Fault struct {
 	Kind    Kind
 	Code    string // overrides the kind's own code, if set ("invalid_prompt")
 	Message string
+	// Quoted: Message is what another service says, and is for the client alone. It
+	// is not logged, for it may hold anything.
+	Quoted bool
 	// Label, if set, is what the fault is counted as instead of its code: one that
 	// somebody else has chosen.
 	Label string
@@ -108,10 +111,14 @@ func (f *Fault) Counted() string {
 }
 
 func (f *Fault) Error() string {
-	if f.Cause == nil {
-		return f.Message
+	message := f.Message
+	if f.Quoted {
+		message = "as the client was told by another service"
 	}
-	return f.Message + ": " + f.Cause.Error()
+	if f.Cause == nil {
+		return message
+	}
+	return message + ": " + f.Cause.Error()
 }
 
 func (f *Fault) Unwrap() error { return f.Cause }

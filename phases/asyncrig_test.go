@@ -146,16 +146,16 @@ func (b *memoryBroker) Status() broker.Status {
 	return broker.Status{Address: "redis.test:6379/0", Wakeup: "poll"}
 }
 
-// asyncBench is the phase on a broker in memory.
-type asyncBench struct {
+// asyncRig is the phase on a broker in memory.
+type asyncRig struct {
 	t     *testing.T
 	b     *memoryBroker
 	phase *asyncBroker
 }
 
-func newAsyncBench(t *testing.T, text params) *asyncBench {
+func newAsyncRig(t *testing.T, text params) *asyncRig {
 	t.Helper()
-	a := &asyncBench{t: t, b: newMemoryBroker()}
+	a := &asyncRig{t: t, b: newMemoryBroker()}
 	ph, err := NewAsyncBroker(Deps{Metrics: NewMetrics(nil), NewBroker: func(broker.Settings) (Broker, error) { return a.b, nil }}, text)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func newAsyncBench(t *testing.T, text params) *asyncBench {
 const asyncBody = `{ "model":"m","n":12345678901234567890, "messages":[{"role":"user","content":"<&>"}]}`
 
 // request makes one with headers; named has it be known by its client's id.
-func (a *asyncBench) request(text string, named bool, headers ...string) *Request {
+func (a *asyncRig) request(text string, named bool, headers ...string) *Request {
 	a.t.Helper()
 	body, err := wire.ParseBody([]byte(text))
 	if err != nil {
