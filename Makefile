@@ -20,11 +20,11 @@ OVERHEAD    ?=
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 .PHONY: build
 build: ## build bin/coordinator
-	go build -trimpath -ldflags "-X main.released=$(VERSION)" -o bin/coordinator ./cmd/coordinator
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.released=$(VERSION)" -o bin/coordinator ./cmd/coordinator
 
 .PHONY: run
 run: build ## start the demo: a coordinator and a simulated cluster on loopback
@@ -94,6 +94,7 @@ docs: ## write docs/configuration.md from conf/coordinator.toml, and check the l
 
 .PHONY: release
 release: ## static binaries, bills of materials and checksums in dist: make release VERSION=v0.1.0
+	@case "$(VERSION)" in v?*) ;; *) echo "make release takes a version: make release VERSION=v1.2.3"; exit 1;; esac
 	rm -rf dist
 	go -C tools/release run . -version "$(VERSION)"
 

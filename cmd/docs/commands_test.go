@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -143,6 +144,7 @@ var (
 
 // elsewhere returns a host in commands that is not this machine's, or "".
 func elsewhere(commands string) string {
+	commands = strings.ReplaceAll(commands, "\\\n", " ")
 	for line := range strings.Lines(commands) {
 		if !strings.Contains(line, "curl") {
 			continue
@@ -159,15 +161,29 @@ func elsewhere(commands string) string {
 
 // runBlock runs commands as a reader would paste them, but that the first that
 // fails ends them. They inherit nothing from the environment but where programs
-// are. When ctx ends, all that they have started does.
+// are. When ctx ends, or the last command has, all that they have started does.
 func runBlock(ctx context.Context, dir, commands string) (output string, err error) {
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	text, err := cmd.CombinedOutput()
-	return string(text), err
+	// To a file: of a pipe Wait would wait for what the shell has left behind, too.
+	said, err := os.CreateTemp(dir, "said-")
+	if err != nil {
+		return "", err
+	}
+	defer said.Close()
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	all := func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	stop := context.AfterFunc(ctx, all)
+	err = cmd.Wait()
+	stop()
+	all()
+	text, readErr := os.ReadFile(said.Name())
+	return string(text), errors.Join(err, readErr)
 }
 
 // TestCommandsThatFailAreFound.
@@ -193,14 +209,36 @@ func TestCommandsThatFailAreFound(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := runBlock(ctx, dir, "sleep 1000 & wait"); err == nil {
+	began := filepath.Join(dir, "began")
+	if err := syscall.Mkfifo(began, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		os.ReadFile(began) // until they run
+		cancel()
+	}()
+	if _, err := runBlock(ctx, dir, "sleep 1000 & echo > began; wait"); err == nil {
 		t.Error("commands outlive their time")
+	}
+	held, gone := filepath.Join(dir, "held"), make(chan error)
+	if err := syscall.Mkfifo(held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := os.ReadFile(held) // until nobody can write any more
+		gone <- err
+	}()
+	if output, err := runBlock(t.Context(), dir, "exec 4> held; sleep 1000 & exec 4>&-"); err != nil {
+		t.Errorf("%v %s", err, output)
+	}
+	if err := <-gone; err != nil { // else the sleep is left behind, and this waits for it
+		t.Error(err)
 	}
 	for commands, want := range map[string]string{
 		"curl http://127.0.0.1:8080/x":                    "",
 		"curl -s http://example.com/x":                    "example.com",
 		"curl http://127.0.0.1:9090/\ncurl https://b.c:1": "b.c:1",
+		"curl -sf \\\n  https://example.com/x":            "example.com",
 	} {
 		if got := elsewhere(commands); got != want {
 			t.Errorf("%s: calls %q, want %q", commands, got, want)

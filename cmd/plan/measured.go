@@ -31,9 +31,12 @@ func FromReport(source string, text []byte) (*Measured, error) {
 			Request struct {
 				Stream bool `json:"stream"`
 			} `json:"request"`
+			Mix []json.RawMessage `json:"mix"`
 		} `json:"settings"`
 		Counts struct {
 			OK     float64 `json:"ok"`
+			Failed float64 `json:"failed"`
+			Cut    float64 `json:"cut"`
 			Events float64 `json:"events"`
 		} `json:"counts"`
 		Coordinator *scrape.Figures `json:"coordinator"`
@@ -45,7 +48,8 @@ func FromReport(source string, text []byte) (*Measured, error) {
 		return nil, fmt.Errorf("%s does not say what the coordinator did: make it with -o and -metrics (see loadtest/run)", source)
 	}
 	events := math.NaN()
-	if r.Settings.Request.Stream && r.Counts.OK > 0 {
+	// Events are counted of all streams, those that broke off among them.
+	if c := r.Counts; r.Settings.Request.Stream && len(r.Settings.Mix) == 0 && c.OK > 0 && c.Failed+c.Cut == 0 {
 		events = max(1, r.Counts.Events/r.Counts.OK-1) // the last says only that it is the last
 	}
 	return newMeasured(source, r.Coordinator, events)
@@ -141,7 +145,8 @@ func (m *Measured) bytesEach() float64 {
 func (m *Measured) body() float64 { return quotient(m.mix().BodyBytes, m.mix().Bodies) }
 
 // time returns how long work took without waiting in queues, if it was measured.
-func (m *Measured) time(work string) (t workTime, ok bool) {
+// takesPlace: its step waits for a decode place, too.
+func (m *Measured) time(work string, takesPlace bool) (t workTime, ok bool) {
 	if m == nil {
 		return t, false
 	}
@@ -150,9 +155,8 @@ func (m *Measured) time(work string) (t workTime, ok bool) {
 	switch work {
 	case media:
 		of, what = m.figures.Downloads["ok"], "downloads"
-	case probe: // its place is waited for within the step
+	case probe:
 		of, what = m.figures.Steps["conditional-decode"], "steps"
-		of.Mean = max(0, of.Sum-m.figures.Waits[decode].Sum) / max(1, of.Count)
 	case decode: // to the end of the answer
 		of, what = m.figures.Steps["decode"], "steps"
 	default:
@@ -160,6 +164,9 @@ func (m *Measured) time(work string) (t workTime, ok bool) {
 	}
 	if of.Count <= 0 {
 		return t, false
+	}
+	if takesPlace {
+		of.Mean = max(0, of.Sum-m.figures.Waits[decode].Sum) / of.Count
 	}
 	return workTime{work, of.Mean, measured, fmt.Sprintf("mean of %.0f %s, p99 %s", of.Count, what, seconds(of.P99))}, true
 }

@@ -255,6 +255,28 @@ func TestAnswersOfUnknownLength(t *testing.T) {
 	}
 }
 
+// TestMeasuredWithDecodeAlone: there the step of decode waits for its place.
+func TestMeasuredWithDecodeAlone(t *testing.T) {
+	f := seen()
+	f.Steps["decode"] = scrape.Timing{Count: 100, Sum: 300, Mean: 3}
+	f.Waits = map[string]scrape.Timing{"decode": {Count: 100, Sum: 200}}
+	for steps, want := range map[string]float64{"decode": 1, "prefill decode": 3} {
+		c := DefaultConfig()
+		c.Pipeline.Steps = nil
+		for name := range strings.FieldsSeq(steps) {
+			c.Pipeline.Steps = append(c.Pipeline.Steps, conf.Step{Type: name})
+		}
+		m, err := newMeasured("x", f, quotient(0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, _ := mustMake(t, question(1), c, m); p.seconds(decode) != want {
+			got := p.seconds(decode)
+			t.Errorf("%s: decode takes %v s, want %v", steps, got, want)
+		}
+	}
+}
+
 // TestMeasuredWithProbes: a probe that serves takes as long as the answer.
 func TestMeasuredWithProbes(t *testing.T) {
 	f := seen()

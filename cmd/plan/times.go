@@ -31,7 +31,7 @@ func (p *Plan) time(work string) workTime {
 	if t, ok := p.question.Times[work]; ok {
 		return workTime{work, t.Seconds(), given, "by -times"}
 	}
-	if t, ok := p.measured.time(work); ok {
+	if t, ok := p.measured.time(work, p.takesPlace(work)); ok {
 		return p.scaled(t)
 	}
 	t := workTime{work: work, from: assumed}
@@ -52,6 +52,13 @@ func (p *Plan) time(work string) workTime {
 		t.note = fmt.Sprintf("%g s for each token of the answer", assumedDecodePer)
 	}
 	return t
+}
+
+// takesPlace reports whether the step of work is where a request waits for its
+// decode place, so that the step takes longer than the work: unless it is prefill,
+// of which legs are measured. The times of earlier steps are there.
+func (p *Plan) takesPlace(work string) bool {
+	return work == probe || work == decode && !p.has(probe) && !p.has(prefill)
 }
 
 // scaled makes of a time that was measured the one of requests of another length: in

@@ -14,11 +14,11 @@ import (
 type line struct {
 	name  string
 	x, y  []float64
-	color int  // 1 to colors: of the page's styles
+	color int  // 1 to colors
 	dash  bool // of the second of two runs, or a bound
 }
 
-// colors is how many the page has: they differ in brightness too.
+// colors is how many the style has.
 const colors = 6
 
 // chart is a drawing of lines over the time of a run, or over what is varied from

@@ -24,7 +24,7 @@ type page struct {
 	Summary, More []section
 	Charts        []chart
 	Notes         []string
-	Colors        []int
+	Style         template.CSS
 }
 
 // section is a table with a title.
@@ -50,9 +50,7 @@ func (p *page) split(all []section) {
 }
 
 func (p page) write(w io.Writer) error {
-	for i := range colors {
-		p.Colors = append(p.Colors, i+1)
-	}
+	p.Style = style
 	return pageTemplate.Execute(w, p)
 }
 

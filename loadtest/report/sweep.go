@@ -46,12 +46,12 @@ func WriteSweepDrawing(w io.Writer, along string, points []Point) error {
 	both := []chart{
 		{Title: "Requests each second", along: along, lines: []line{
 			of("served", 1, func(f *File) float64 { return f.Rates.OK }),
-			of("refused or failed", 2, failedRate)}},
+			of("refused or failed", 3, failedRate)}},
 		{Title: "Milliseconds to the first event, and to the end", along: along, far: true, lines: []line{
-			of("end p99", 2, func(f *File) float64 { return float64(f.Total.P99) / 1000 }),
+			of("end p99", 3, func(f *File) float64 { return float64(f.Total.P99) / 1000 }),
 			of("end p50", 1, func(f *File) float64 { return float64(f.Total.P50) / 1000 }),
-			of("first event p99", 4, func(f *File) float64 { return float64(f.FirstEvent.P99) / 1000 }),
-			of("first event p50", 3, func(f *File) float64 { return float64(f.FirstEvent.P50) / 1000 })}},
+			of("first event p99", 6, func(f *File) float64 { return float64(f.FirstEvent.P99) / 1000 }),
+			of("first event p50", 5, func(f *File) float64 { return float64(f.FirstEvent.P50) / 1000 })}},
 	}
 	_, err := io.WriteString(w, standalone(both))
 	return err
@@ -79,14 +79,9 @@ func standalone(charts []chart) string {
 	return b.String()
 }
 
-const sweepStyle = `<style>
-svg { background: #fff; } text { fill: #444; } .title { fill: #111; font-weight: 600; font-size: 13px; }
-.x { text-anchor: middle; } .y { text-anchor: end; } path { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
-.grid { stroke: #ddd; stroke-width: 1; } .s1 { stroke: #1f5fbf; } .s2 { stroke: #c0392b; } .s3 { stroke: #2e8b57; } .s4 { stroke: #b8860b; }
-@media (prefers-color-scheme: dark) {
-svg { background: #14181d; } text { fill: #bbb; } .title { fill: #eee; } .grid { stroke: #333a42; }
-.s1 { stroke: #7db0ff; } .s2 { stroke: #ff8a7a; } .s3 { stroke: #6fd19c; } .s4 { stroke: #e5c15a; } }
-</style>`
+// sweepStyle is what a drawing of its own has besides.
+const sweepStyle = `<style>` + style + `
+svg { background: var(--back); } svg .title { fill: var(--text); font-weight: 600; font-size: 13px; }</style>`
 
 func failedRate(f *File) float64 {
 	return float64(f.Counts.Failed+f.Counts.Missed+f.Counts.Cut) / f.DurationSeconds

@@ -79,7 +79,7 @@ func generate(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		if o.Mix, err = load.ParseMix(o.Request, *mix); err != nil {
 			return err
 		}
-		o.Request.Images = 0 // those of the mix
+		o.Request.Images, o.Request.Stream = 0, false // those of the mix
 	}
 	o.Progress = func(p load.Progress) {
 		c := p.Counts

@@ -3,6 +3,7 @@
 //	run -url http://127.0.0.1:8080 -c 32 -n 10000 -d 30s     closed loop: 32 clients
 //	run -url http://127.0.0.1:8080 -rate 200 -n 10000 -d 30s open loop: 200 requests a second
 //	run compare a.json b.json                                two reports beside each other
+//	run sweep -along places 32=a.json 64=b.json              the same load at several settings
 //	run hold -url http://127.0.0.1:8080 -streams 2000        streams that are held open
 //	run overhead                                             the coordinator beside a floor: make overhead
 //

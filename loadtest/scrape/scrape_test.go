@@ -163,6 +163,9 @@ func TestPagesThatAreNone(t *testing.T) {
 	if _, err := Begin(t.Context(), with("x:wrong@"), time.Hour); err == nil || strings.Contains(err.Error(), "wrong") || !strings.Contains(err.Error(), "admin.token") {
 		t.Error(err)
 	}
+	if _, err := Begin(t.Context(), with("x:wro/ng@"), time.Hour); err == nil || strings.Contains(err.Error(), "wro") {
+		t.Error(err)
+	}
 	w, err := Begin(t.Context(), with("x:right@"), time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func Parse(page io.Reader) (*Snapshot, error) {
 // Get reads the page at a URL, which may hold user and password.
 func Get(ctx context.Context, client *http.Client, url string) (*Snapshot, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
+	if err != nil { // it quotes the URL, which may hold a token
+		return nil, errors.New("no URL as in http://127.0.0.1:9090/metrics; in a token / is written %2F, ? %3F and # %23")
 	}
 	r.Header.Set("Accept", "text/plain;version=0.0.4")
 	answer, err := client.Do(r)

@@ -33,6 +33,9 @@ func TestSettingsThatMakeNoSenseStopTheRun(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %q", test.name, test.value, err, test.want)
 		}
 	}
+	if _, err := Run(t.Context(), scriptsDir, "mixed.js", map[string]string{"LOAD_URL": "http://u:hunter2@host"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a password: %v", err)
+	}
 	both := map[string]string{"LOAD_RATE": "10000", "LOAD_DURATION": "24h"}
 	if _, err := Run(t.Context(), scriptsDir, "mixed.js", both); err == nil || !strings.Contains(err.Error(), "more than 10000000 requests") {
 		t.Errorf("a load without end: %v", err)
@@ -43,7 +46,8 @@ func TestSettingsThatMakeNoSenseStopTheRun(t *testing.T) {
 func TestCredentialsAreSentAndNotReported(t *testing.T) {
 	d := startDemo(t)
 	env := d.env()
-	maps.Copy(env, map[string]string{"LOAD_API_KEY": "secret-1", "LOAD_HEADERS": `{"x-other":"secret-2"}`, "LOAD_ADMIN_TOKEN": "secret-3"})
+	maps.Copy(env, map[string]string{"LOAD_API_KEY": "secret-1", "LOAD_HEADERS": `{"x-other":"secret-2"}`, "LOAD_ADMIN_TOKEN": "secret-3",
+		"LOAD_IMAGE_SOURCE": "inline", "LOAD_IMAGE_URL": "https://u:secret-4@images.example/x.png?sig=secret-5"})
 	e, err := Run(t.Context(), scriptsDir, "soak.js", env)
 	if err != nil {
 		t.Fatal(err)

@@ -180,8 +180,8 @@ function settle(s) {
  * @param {Settings} s
  */
 export function withoutSecrets(s) {
-  const { apiKey: _key, adminToken: _token, headers: _headers, ...rest } = s;
-  return rest;
+  const { apiKey: _key, adminToken: _token, headers: _headers, imageUrl, ...rest } = s;
+  return { ...rest, imageUrl: imageUrl.replace(/\?.*/, '?…').replace(/\/\/[^/]*@/, '//') }; // it may be signed
 }
 
 /**
@@ -219,8 +219,8 @@ function within(name, text, value, least, most) {
  * @param {string} text
  */
 function address(name, text) {
-  if (!/^https?:\/\/[^/?#]+(\/[^?#]*)?$/.test(text)) {
-    throw new Error(`${name} is no http or https URL: ${text}`);
+  if (!/^https?:\/\/[^/?#@]+(\/[^?#]*)?$/.test(text)) { // what it is may hold a password
+    throw new Error(`${name} is no http or https URL without user, password and query`);
   }
   return text.replace(/\/+$/, '');
 }
