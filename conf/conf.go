@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"strings"
 )
 
 // Annotated is the default configuration file: every key with its default and one line of why.
@@ -70,10 +69,7 @@ func Parse(name string, data []byte, environ []string) (*Config, error) {
 
 // join appends one name to a dotted key, quoting it where TOML would want quotes.
 func join(key, name string) string {
-	bare := name != "" && strings.IndexFunc(name, func(r rune) bool { return r > 0x7f || !isBare(byte(r)) }) < 0
-	if !bare {
-		name = fmt.Sprintf("%q", name)
-	}
+	name = tableKey(name)
 	if key == "" {
 		return name
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,16 @@ func TestARequestThatMayWait(t *testing.T) {
 		if len(r.Legs) != want.legs || r.Accepted != (mode != "later") || r.Phases[0].Runs != want.runs ||
 			!strings.HasPrefix(r.Phases[0].Why, want.first) || !strings.HasPrefix(r.Phases[1].Why, want.second) {
 			t.Errorf("%s: %v, %d legs, %+v", mode, r.Accepted, len(r.Legs), r.Phases)
+		}
+		var keys []string
+		for _, l := range r.Limits {
+			keys = append(keys, l.Key)
+		}
+		for key, is := range map[string]bool{"actors.max_waiting_requests": want.runs, "actors.pools.broker": want.runs,
+			"wait_cap_seconds": want.runs, "actors.max_inflight_requests": !want.runs} {
+			if slices.Contains(keys, key) != is {
+				t.Errorf("%s: %s among the limits: %t, want %t", mode, key, !is, is)
+			}
 		}
 	}
 }

@@ -63,13 +63,19 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	if err != nil {
 		return nil, fmt.Errorf("hand the request to a coordinator: %w", err)
 	}
-	o := observed{subject: s, quiet: quiet, queue: &waiting, answer: answer, legs: upstreams.legs()}
+	o := observed{subject: s, quiet: quiet, queue: &waiting, answer: answer, legs: upstreams.legs(), stages: append(c.Stages(), passthrough(cfg))}
 	select {
 	case o.record = <-finished:
 		o.served = true
 	default: // it was refused before it was a request of any protocol
 	}
 	return o.report(), nil
+}
+
+// passthrough is the one stage of what does not run through the pipeline.
+func passthrough(cfg *conf.Config) assembly.Stage {
+	pool := cfg.Actors.Pools.Passthrough
+	return assembly.Stage{Step: "passthrough", Pool: "passthrough", AtWork: pool.Size, Waiting: pool.Queue}
 }
 
 // answer is what the client would have.

@@ -64,7 +64,11 @@ func (o *observed) inflightLimits(l *list) {
 	if c.Actors.MaxInflightRequests == 0 {
 		inflight = "0 in the configuration: size and queue of the pool decode"
 	}
-	if o.protocol != nil { // what is passed through is not counted
+	switch {
+	case o.protocol == nil: // what is passed through is not counted
+	case len(o.queue.submitted) > 0:
+		l.add("request", "actors.max_waiting_requests", count(c.Actors.MaxWaitingRequests), "")
+	default:
 		l.add("request", "actors.max_inflight_requests", fmt.Sprint(c.Actors.Inflight()), inflight)
 	}
 	l.add("request", "actors.max_inflight_size", fmt.Sprintf("%d MB", c.Actors.MaxInflightSize), "of all requests together")
@@ -87,6 +91,8 @@ func count(n int) string {
 // stepLimits lists the bounds in a step's own parameters.
 func (o *observed) stepLimits(l *list, kind string) {
 	switch kind {
+	case stepAsync:
+		l.add(kind, "wait_cap_seconds", count(int(o.async.WaitCapSeconds)), "that a client is kept waiting")
 	case stepMedia:
 		m := o.media
 		l.add(kind, "max_multimodal_entries", count(m.MaxMultimodalEntries), fmt.Sprintf("this request: %d", o.prompt.Media.Len()))
@@ -109,25 +115,11 @@ func (o *observed) stepLimits(l *list, kind string) {
 
 // poolLimits lists the pool that a phase works in, once.
 func (o *observed) poolLimits(l *list, seen map[string]bool, kind string) {
-	pools := o.real.Actors.Pools
-	p, name := conf.Pool{}, kind
-	switch kind {
-	case stepMedia:
-		p, name = pools.Media, "media"
-	case stepRender:
-		p = pools.Render
-	case stepEncode:
-		p = pools.Encode
-	case stepPrefill:
-		p = pools.Prefill
-	case stepDecode, stepConditional:
-		p, name = pools.Decode, stepDecode
-	case "passthrough":
-		p = pools.Passthrough
-	}
-	if p.Size > 0 && !seen[name] {
-		seen[name] = true
-		l.add("pool "+name, "actors.pools."+name, fmt.Sprintf("%d at work, %d waiting", p.Size, p.Queue), "")
+	for _, s := range o.stages {
+		if s.Step == kind && s.Pool != "" && !seen[s.Pool] {
+			seen[s.Pool] = true
+			l.add("pool "+s.Pool, "actors.pools."+s.Pool, fmt.Sprintf("%d at work, %d waiting", s.AtWork, s.Waiting), "")
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/transport/server"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -86,6 +87,7 @@ type observed struct {
 	*quiet
 	answer answer
 	legs   []seen
+	stages []assembly.Stage // of the pipeline, or of what is passed through
 	queue  *queue
 	// record is the coordinator's own of the request, if served.
 	record server.Record
