@@ -10,7 +10,9 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.released=${VERSION}" -o coordinator ./cmd/coordinator
+# As tools/release builds.
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -mod=readonly \
+    -ldflags "-s -w -buildid= -X main.released=${VERSION}" -o coordinator ./cmd/coordinator
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt

@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // lastTraces is how long the coordinator may take for traces when all requests have
@@ -23,14 +23,18 @@ const lastTraces = 3 * time.Second
 // does not count, and what it overshoots by.
 const headroom = 1.2
 
+// roles are the values of the header that legs carry, in order.
+var roles = []string{"decode", "encode", "prefill"}
+
 // checker finds what is wrong with builds, with the help of coordinators that run.
 type checker struct {
+	t   *testing.T // whose end is theirs
 	img *image
 	dir string
 }
 
 func newChecker(t *testing.T) *checker {
-	return &checker{img: theImage(t), dir: t.TempDir()}
+	return &checker{t: t, img: theImage(t), dir: t.TempDir()}
 }
 
 // faults returns all that is wrong with a build.
@@ -207,7 +211,7 @@ func (p *pod) checkRoutes(m *manifests, f *faults) {
 			}
 		}
 	}
-	for _, profile := range []string{"encode", "prefill", "decode"} {
+	for _, profile := range roles {
 		if !legs[profile] {
 			f.add("no HTTPRoute is for the legs of %s", profile)
 		}
@@ -215,16 +219,52 @@ func (p *pod) checkRoutes(m *manifests, f *faults) {
 	if !rest {
 		f.add("no HTTPRoute sends to the coordinator what is no leg")
 	}
+	p.checkGateway(m, f)
+}
+
+// checkGateway: the coordinator calls a listener of the Gateway, and one that has the
+// legs. At another each leg would come back to the coordinator.
+func (p *pod) checkGateway(m *manifests, f *faults) {
 	address := p.settings.text("gateway.address")
 	found := false
 	for name, gw := range m.gateways {
 		for _, l := range gw.Spec.Listeners {
-			found = found || strings.HasPrefix(address, "http://"+name) && strings.HasSuffix(address, fmt.Sprintf(":%d", l.Port))
+			if !strings.HasPrefix(address, "http://"+name) || !strings.HasSuffix(address, fmt.Sprintf(":%d", l.Port)) {
+				continue
+			}
+			found = true
+			for route, r := range m.routes {
+				if hasLegs(r) && !attaches(r, name, l.Name) {
+					f.add("gateway.address is %s, the listener %s, where the legs of HTTPRoute %s are not", address, l.Name, route)
+				}
+			}
 		}
 	}
 	if !found {
 		f.add("gateway.address is %s, which is not of the Gateway and a port of it", address)
 	}
+}
+
+// hasLegs reports whether a route tells requests apart by a header.
+func hasLegs(r *gatewayv1.HTTPRoute) bool {
+	for _, rule := range r.Spec.Rules {
+		for _, match := range rule.Matches {
+			if len(match.Headers) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// attaches reports whether a route is of a listener: by its name, or of all.
+func attaches(r *gatewayv1.HTTPRoute, gateway string, listener gatewayv1.SectionName) bool {
+	for _, parent := range r.Spec.ParentRefs {
+		if string(parent.Name) == gateway && (parent.SectionName == nil || *parent.SectionName == listener) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkRunning starts a coordinator as the pod would.
@@ -234,13 +274,13 @@ func (c *checker) checkRunning(p *pod, f *faults) {
 		f.add("%v", err)
 		return
 	}
-	if err := checkConfig(c.img.binary(), file, p.environ); err != nil {
+	if err := checkConfig(c.t, c.img.binary(), file, p.environ); err != nil {
 		f.add("%v", err)
 		return
 	}
-	cmd := exec.Command(c.img.binary(), "--config", file)
+	cmd := command(c.t, c.img.binary(), "--config", file)
 	cmd.Env = append(append(slices.Clone(p.environ), loopback...), "COORDINATOR_SERVER_DRAIN_DELAY=0s")
-	running, err := start(cmd)
+	running, err := start(c.t, cmd)
 	if err != nil {
 		f.add("%v", err)
 		return

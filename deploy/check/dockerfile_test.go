@@ -3,7 +3,6 @@ package check
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +44,7 @@ func layOut(dockerfile, ignore, dir string, args map[string]string) (*image, err
 	if err := os.Mkdir(l.image.root, 0o755); err != nil {
 		return nil, err
 	}
-	if err := copyContext(ignore, l.context); err != nil {
+	if err := copyContext(repository, ignore, l.context); err != nil {
 		return nil, err
 	}
 	for _, i := range instructions(dockerfile) {
@@ -118,8 +117,11 @@ func (l *layout) copy(words []string) error {
 	return copyFile(source, filepath.Join(l.image.root, words[2]))
 }
 
+// modDownload is the command that is there for the engine's cache only.
+const modDownload = "go mod download"
+
 func (l *layout) run(line string) error {
-	if line == "go mod download" {
+	if line == modDownload {
 		return nil // the build does what is needed of it
 	}
 	cmd := exec.Command("sh", "-c", line)
@@ -132,36 +134,6 @@ func (l *layout) run(line string) error {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
-}
-
-// copyContext copies the repository, less what the .dockerignore names. Patterns
-// are paths, with nothing wild in them.
-func copyContext(ignore, to string) error {
-	ignored := map[string]bool{}
-	for line := range strings.Lines(ignore) {
-		line = strings.TrimSpace(line)
-		if strings.ContainsAny(line, "*?[!") {
-			return fmt.Errorf(".dockerignore: %q is more than a path", line)
-		}
-		if line != "" && line[0] != '#' {
-			ignored[line] = true
-		}
-	}
-	return filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		inside, err := filepath.Rel(repository, path)
-		switch {
-		case err != nil:
-			return err
-		case ignored[inside] && d.IsDir():
-			return filepath.SkipDir
-		case ignored[inside] || d.IsDir():
-			return nil
-		}
-		return copyFile(path, filepath.Join(to, inside))
-	})
 }
 
 // copyFile copies what a file says and whether it can be run. Nobody but its owner

@@ -165,7 +165,7 @@ func (e *envoy) checkRoutes(routes []*routev3.Route) {
 			e.faults.add("route %d: the coordinator's must be the last, and for everything", i)
 		}
 	}
-	if slices.Sort(legs); !slices.Equal(legs, []string{"decode", "encode", "prefill"}) {
+	if slices.Sort(legs); !slices.Equal(legs, roles) {
 		e.faults.add("legs go by %v", legs)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,7 +72,7 @@ func TestImageIsStatic(t *testing.T) {
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(cas) {
 		t.Errorf("the image has no CAs: %v", err)
 	}
-	out, err := exec.Command(img.binary(), "version").Output()
+	out, err := command(t, img.binary(), "version").Output()
 	if err != nil || !strings.Contains(string(out), testVersion) {
 		t.Errorf("the version is not that of --build-arg: %q, %v", out, err)
 	}
@@ -97,6 +98,15 @@ func TestImageSaysWhatTheRepositorySays(t *testing.T) {
 			t.Errorf("the build is without %s", want)
 		}
 	}
+	want := releaseBuild(t)
+	if built := dockerBuild(t, dockerfile); !slices.Equal(built, want) {
+		t.Errorf("the release is built otherwise:\n%q\nthe image:\n%q", want, built)
+	}
+	for _, flag := range []string{" -buildvcs=false", " -mod=readonly", " -buildid="} {
+		if built := dockerBuild(t, strings.Replace(dockerfile, flag, "", 1)); slices.Equal(built, want) {
+			t.Errorf("without%s the image is built no differently: %q", flag, built)
+		}
+	}
 }
 
 // TestImageRuns: as a container would have it, in a root of its own that is
@@ -114,7 +124,7 @@ func TestImageRuns(t *testing.T) {
 	if out, err := img.jailed(t, "check", "--config", config).CombinedOutput(); err != nil {
 		t.Fatalf("check: %v\n%s", err, out)
 	}
-	c, err := start(img.jailed(t, img.command...))
+	c, err := start(t, img.jailed(t, img.command...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +145,7 @@ func TestImageRuns(t *testing.T) {
 // jailed is a run of the image's program with other arguments.
 func (i *image) jailed(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{jailWord, i.root, i.user, i.entrypoint[0]}, args...)...)
+	cmd := command(t, "/proc/self/exe", append([]string{jailWord, i.root, i.user, i.entrypoint[0]}, args...)...)
 	cmd.Env = append([]string{"COORDINATOR_SERVER_DRAIN_DELAY=0s"}, loopback...)
 	return cmd
 }

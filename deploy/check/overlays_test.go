@@ -43,14 +43,7 @@ components:
   - COMPONENTS/service-monitor
   - COMPONENTS/admin-token
   - COMPONENTS/pool-wait-scaling
-`+legs+`patches:
-  - target: {kind: Deployment, labelSelector: app=llm-d-coordinator}
-    patch: |-
-      apiVersion: apps/v1
-      kind: Deployment
-      metadata: {name: any}
-      spec: {template: {spec: {containers: [{name: coordinator, env: [{name: COORDINATOR_GATEWAY_ADDRESS, value: "http://team-inference-gateway-istio:8081"}]}]}}}
-`)
+`+legs+gatewayAt("http://team-inference-gateway-istio:8081"))
 		for _, fault := range c.faults(text) {
 			t.Errorf("%s: %s", filepath.Base(overlay), fault)
 		}
@@ -64,6 +57,18 @@ components:
 			}
 		}
 	}
+}
+
+// gatewayAt is the patch by which an operator says where the Gateway is.
+func gatewayAt(address string) string {
+	return `patches:
+  - target: {kind: Deployment, labelSelector: app=llm-d-coordinator}
+    patch: |-
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: any}
+      spec: {template: {spec: {containers: [{name: coordinator, env: [{name: COORDINATOR_GATEWAY_ADDRESS, value: "` + address + `"}]}]}}}
+`
 }
 
 // buildOwn builds a kustomization that is made of an overlay.
@@ -104,6 +109,7 @@ func TestPlanted(t *testing.T) {
 		built[dir] = text
 	}
 	monitored := buildOwn(t, plain, "components: [COMPONENTS/service-monitor]\n")
+	apart := buildOwn(t, onePool, "components: [COMPONENTS/legs-apart]\n"+gatewayAt("http://inference-gateway-istio:8081"))
 	for _, p := range []struct{ in, old, new, want string }{
 		{built[plain], "readOnlyRootFilesystem: true", "readOnlyRootFileSystem: true", `unknown field "spec.template.spec.containers[0].securityContext.readOnlyRootFileSystem"`},
 		{built[plain], "averageUtilization: 70", "averageUtilisation: 70", `unknown field "spec.metrics[0].resource.target.averageUtilisation"`},
@@ -132,6 +138,8 @@ func TestPlanted(t *testing.T) {
 		{built[onePool], "- name: EPP-Profile", "- name: Phase", "legs carry EPP-Profile, not Phase"},
 		{built[onePool], "- name: prefill\n", "- name: prefil\n", "its picker has no profile for EPP-Profile: prefill"},
 		{built[onePool], "inference-gateway-istio:80", "inference-gateway-istio:81", "not of the Gateway and a port of it"},
+		{apart, "inference-gateway-istio:8081", "inference-gateway-istio:80", "the listener http, where the legs of HTTPRoute legs are not"},
+		{apart, "sectionName: legs", "sectionName: http", "the listener legs, where the legs of HTTPRoute legs are not"},
 		{built[onePool], "--allow-experimental-plugins=true", "--allow-experimental-plugins=false", "refuses header-profile-handler"},
 		{built[perRole], "      llm-d.ai/role: prefill", "      llm-d.ai/role: decode", `gets the legs of prefill, its workers are for "decode"`},
 		{built[perRole], "    name: endpoint-picker-decode\n    port:", "    name: endpoint-picker-d\n    port:", "no Service endpoint-picker-d with its port"},

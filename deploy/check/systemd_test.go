@@ -38,7 +38,7 @@ func TestUnitVerifies(t *testing.T) {
 func verifyUnit(t *testing.T, unit string) string {
 	t.Helper()
 	file := writeUnit(t, strings.ReplaceAll(unit, unitBinary, theImage(t).binary()))
-	out, err := exec.Command("systemd-analyze", "verify", "--man=no", file).CombinedOutput()
+	out, err := command(t, "systemd-analyze", "verify", "--man=no", file).CombinedOutput()
 	if err != nil && len(out) == 0 {
 		return err.Error()
 	}
@@ -60,21 +60,37 @@ func writeUnit(t *testing.T, unit string) string {
 
 func TestUnitIsHardened(t *testing.T) {
 	file := writeUnit(t, readFile(t, "deploy/systemd", unitName))
-	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold="+strconv.Itoa(mostExposure), file).CombinedOutput()
+	out, err := command(t, "systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold="+strconv.Itoa(mostExposure), file).CombinedOutput()
 	if err != nil {
 		t.Errorf("more exposed than %d: %v\n%s", mostExposure, err, out)
 	}
 }
 
-// TestUnitAgrees: the times and the memory of the unit with those of the default
-// configuration, and its commands with those that there are.
-func TestUnitAgrees(t *testing.T) {
+// TestUnitSeesTheSystem: ProcSubset=pid hides what Go takes the backlog of its
+// listeners from, which then is 128, and when the machine was started, without which
+// /metrics does not say when the process was.
+func TestUnitSeesTheSystem(t *testing.T) {
+	if subset := unitSettings(t)["ProcSubset"]; subset != "" && subset != "all" {
+		t.Errorf("ProcSubset=%s hides /proc/sys/net/core/somaxconn and /proc/stat", subset)
+	}
+}
+
+// unitSettings returns the last value of each key of the unit.
+func unitSettings(t *testing.T) map[string]string {
+	t.Helper()
 	unit := map[string]string{}
 	for line := range strings.Lines(readFile(t, "deploy/systemd", unitName)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
 			unit[key] = value
 		}
 	}
+	return unit
+}
+
+// TestUnitAgrees: the times and the memory of the unit with those of the default
+// configuration, and its commands with those that there are.
+func TestUnitAgrees(t *testing.T) {
+	unit := unitSettings(t)
 	s, err := settingsOf("", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,19 +103,19 @@ func TestUnitAgrees(t *testing.T) {
 		t.Errorf("ExecReload is %q, a reload is SIGHUP", unit["ExecReload"])
 	}
 
-	here := func(command string) *exec.Cmd {
-		words := strings.Fields(strings.ReplaceAll(command, unitConfig, filepath.Join(repository, "conf/coordinator.toml")))
+	here := func(line string) *exec.Cmd {
+		words := strings.Fields(strings.ReplaceAll(line, unitConfig, filepath.Join(repository, "conf/coordinator.toml")))
 		if words[0] != unitBinary {
 			t.Fatalf("the unit runs %s", words[0])
 		}
-		cmd := exec.CommandContext(t.Context(), theImage(t).binary(), words[1:]...)
+		cmd := command(t, theImage(t).binary(), words[1:]...)
 		cmd.Env = loopback
 		return cmd
 	}
 	if out, err := here(unit["ExecStartPre"]).CombinedOutput(); err != nil {
 		t.Errorf("ExecStartPre: %v\n%s", err, out)
 	}
-	c, err := start(here(unit["ExecStart"]))
+	c, err := start(t, here(unit["ExecStart"]))
 	if err != nil {
 		t.Fatal(err)
 	}
