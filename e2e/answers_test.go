@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/server/servertest"
 )
 
 // request is what a client sends, and the legs that come of it. In its body IMAGE
@@ -17,15 +18,12 @@ type request struct {
 	legs             string // in alphabetical order, without a probe
 }
 
-var requests = []request{
-	{"chat", chatPath, `{"model":"demo-model","messages":[{"role":"user","content":"Why is the sky blue?"}]}`, "decode prefill render"},
-	{"chat, streamed", chatPath, `{"model":"demo-model","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Why is the sky red?"}]}`, "decode prefill render"},
+// more are requests that need a pipeline with an encode step, or not the same legs
+// as the others.
+var more = []request{
 	{"chat with images", chatPath, `{"model":"demo-model","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"IMAGE"}},{"type":"text","text":"which one"},{"type":"image_url","image_url":{"url":"LINK"}}]}]}`, "decode encode encode origin prefill render"},
 	{"chat with an image, streamed", chatPath, `{"model":"demo-model","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"what is it"},{"type":"image_url","image_url":{"url":"LINK"}}]}]}`, "decode encode origin prefill render"},
 	{"chat, two choices", chatPath, `{"model":"demo-model","n":2,"messages":[{"role":"user","content":"one or the other"}]}`, "decode render"},
-	{"completions", completionsPath, `{"model":"demo-model","prompt":"Once upon a time"}`, "decode prefill render"},
-	{"completions, streamed", completionsPath, `{"model":"demo-model","stream":true,"prompt":"Twice upon a time"}`, "decode prefill render"},
-	{"completions of ids", completionsPath, `{"model":"demo-model","prompt":[1, 17,  99999]}`, "decode prefill"},
 	{"generate", generatePath, `{"model":"demo-model","token_ids":[1,18,99998],"sampling_params":{"max_tokens":4}}`, "decode prefill"},
 	{"generate, streamed", generatePath, `{"model":"demo-model","token_ids":[1,19,99997],"stream":true,"sampling_params":{"max_tokens":4}}`, "decode prefill"},
 }
@@ -36,8 +34,15 @@ func TestClientsGetWhatTheWorkerAnswers(t *testing.T) {
 	behindEach(t, func(t *testing.T, g gateway) {
 		for _, tokensIn := range []bool{false, true} {
 			f := startFleet(t, g, plan{tokensIn: tokensIn})
-			for i, r := range requests {
-				f.check(fmt.Sprintf("req-%d", i), r)
+			for i, r := range servertest.Requests {
+				legs := "decode prefill render"
+				if r.Given {
+					legs = "decode prefill"
+				}
+				f.check(fmt.Sprintf("req-%d", i), request{r.Name, r.Path, r.Body, legs})
+			}
+			for i, r := range more {
+				f.check(fmt.Sprintf("more-%d", i), r)
 			}
 			f.settled()
 			f.everybodyServed()
@@ -86,7 +91,7 @@ func (f *fleet) everybodyServed() {
 		}
 	}
 	for _, r := range f.replicas {
-		if f.metric(r, "request_total", "") == 0 {
+		if f.metric(r, "request_total") == 0 {
 			f.t.Errorf("%s got no request", r.name)
 		}
 	}

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,25 @@ const (
 	generatePath    = "/inference/v1/generate"
 )
 
+// clientDialer gives clients an address that is none of the coordinators'.
+var clientDialer = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+
+func newClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: 100},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// singleUse makes a client whose connections serve one request each: one on which
+// the answer was there before the request had ended is closed, and whoever takes it
+// for the next request finds that out.
+func singleUse() *http.Client {
+	c := newClient(clientDialer.DialContext)
+	c.Transport.(*http.Transport).DisableKeepAlives = true
+	return c
+}
+
 // answer is what a client got.
 type answer struct {
 	status int
@@ -29,21 +49,17 @@ type answer struct {
 // and values.
 func (f *fleet) post(path, body string, header ...string) answer {
 	f.t.Helper()
-	resp, err := f.open(f.ctx, path, body, header...)
-	if err != nil {
-		return answer{err: err}
-	}
-	return read(resp)
+	return read(f.open(f.ctx, path, body, header...))
 }
 
 // open sends a request by the gateway; the answer's body is the caller's to read
 // and close.
 func (f *fleet) open(ctx context.Context, path, body string, header ...string) (*http.Response, error) {
-	return send(ctx, f.client, f.url+path, body, header...)
+	return send(ctx, f.client, http.MethodPost, f.url+path, body, header...)
 }
 
-func send(ctx context.Context, client *http.Client, url, body string, header ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+func send(ctx context.Context, client *http.Client, method, url, body string, header ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +70,11 @@ func send(ctx context.Context, client *http.Client, url, body string, header ...
 	return client.Do(req)
 }
 
-func read(resp *http.Response) answer {
+// read reads what send has returned.
+func read(resp *http.Response, err error) answer {
+	if err != nil {
+		return answer{err: err}
+	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, string(text), err}
@@ -73,7 +93,7 @@ func (f *fleet) direct(path, body, id string) answer {
 	}
 	w := httptest.NewRecorder()
 	other.Handler().ServeHTTP(w, req)
-	return read(w.Result())
+	return read(w.Result(), nil)
 }
 
 func get(ctx context.Context, client *http.Client, url string) (status int, body []byte, err error) {

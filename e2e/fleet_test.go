@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -9,19 +8,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/loadtest/scrape"
 )
 
-// Steps of pipelines. CLUSTER is the render service.
+// Steps of pipelines. RENDER are the params of the render step.
 const (
 	mediaStep       = "[[pipeline.steps]]\ntype = \"replace-media-urls\"\nparams = { allowed_networks = [\"127.0.0.0/8\"], max_download_size = 20 }\n"
-	renderStep      = "[[pipeline.steps]]\ntype = \"render\"\nparams = { address = \"CLUSTER\" }\n"
+	renderStep      = "[[pipeline.steps]]\ntype = \"render\"\nparams = { RENDER }\n"
 	conditionalStep = "[[pipeline.steps]]\ntype = \"conditional-decode\"\n"
 	encodeStep      = "[[pipeline.steps]]\ntype = \"encode\"\n"
 	prefillStep     = "[[pipeline.steps]]\ntype = \"prefill\"\n"
@@ -36,6 +35,8 @@ type plan struct {
 	// tokensIn: use_openai_format = false
 	tokensIn bool
 	server   string // further settings of the listener
+	render   string // further params of the render step
+	tables   string // further tables of the coordinators' file
 	cluster  cluster.Options
 	// networks are those that the gateway takes legs from, default the
 	// coordinators'.
@@ -63,7 +64,7 @@ func startFleet(t *testing.T, g gateway, p plan) *fleet {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	p.steps = cmp.Or(p.steps, wholeSteps)
-	f := &fleet{t: t, ctx: ctx, dir: t.TempDir(), plan: p, cluster: cluster.New(p.cluster), client: newClient()}
+	f := &fleet{t: t, ctx: ctx, dir: t.TempDir(), plan: p, cluster: cluster.New(p.cluster), client: newClient(clientDialer.DialContext)}
 	t.Cleanup(f.cluster.Close)
 	if err := f.cluster.Start("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -84,16 +85,6 @@ func startFleet(t *testing.T, g gateway, p plan) *fleet {
 	}
 	awaitOK(ctx, t, f.client, f.url+"/readyz", g.start(t, f.dir, l))
 	return f
-}
-
-// clientDialer gives clients an address that is none of the coordinators'.
-var clientDialer = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-
-func newClient() *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{DialContext: clientDialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 100},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // worker is a server for one role: whatever else reaches it is a mistake of the
@@ -160,9 +151,13 @@ func (f *fleet) startReplica(r *replica) {
 		f.t.Fatal(err)
 	}
 	file := filepath.Join(f.dir, r.name+".toml")
-	text := fmt.Sprintf("[server]\nlisten_addr = %q\nshutdown_timeout = \"10s\"\n%s[admin]\nlisten_addr = %q\n[gateway]\naddress = %q\n"+
+	render := fmt.Sprintf("address = %q", f.cluster.URL())
+	if f.plan.render != "" {
+		render += ", " + f.plan.render
+	}
+	text := fmt.Sprintf("[server]\nlisten_addr = %q\nshutdown_timeout = \"10s\"\n%s[admin]\nlisten_addr = %q\n[gateway]\naddress = %q\n%s"+
 		"[pipeline]\nkv_connector = \"kv-nixl\"\nec_connector = \"ec-nixl\"\nuse_openai_format = %t\n%s",
-		r.address, f.plan.server, r.admin, f.url, !f.plan.tokensIn, strings.ReplaceAll(f.plan.steps, "CLUSTER", f.cluster.URL()))
+		r.address, f.plan.server, r.admin, f.url, f.plan.tables, !f.plan.tokensIn, strings.ReplaceAll(f.plan.steps, "RENDER", render))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
@@ -170,27 +165,20 @@ func (f *fleet) startReplica(r *replica) {
 	awaitOK(f.ctx, f.t, f.client, "http://"+r.address+"/readyz", r.process)
 }
 
-// metric returns the sum of a replica's metric of that name, over those of its
-// labels that contain label.
-func (f *fleet) metric(r *replica, name, label string) (sum float64) {
+// metrics reads what a replica says of itself.
+func (f *fleet) metrics(r *replica) *scrape.Snapshot {
 	f.t.Helper()
-	status, text, err := get(f.ctx, f.client, "http://"+r.admin+"/metrics")
-	if err != nil || status != http.StatusOK {
-		f.t.Fatalf("metrics of %s: %d %v", r.name, status, err)
+	page, err := scrape.Get(f.ctx, f.client, "http://"+r.admin+"/metrics")
+	if err != nil {
+		f.t.Fatalf("metrics of %s: %v", r.name, err)
 	}
-	for line := range bytes.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		of, labels, _ := strings.Cut(key, "{")
-		if of != "llm_d_coordinator_"+name || !strings.Contains(labels, label) {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			f.t.Fatalf("%s: %v", line, err)
-		}
-		sum += n
-	}
-	return sum
+	return page
+}
+
+// metric returns the sum of a replica's counter or gauge.
+func (f *fleet) metric(r *replica, name string) float64 {
+	f.t.Helper()
+	return f.metrics(r).Values(name, "")[""]
 }
 
 // settled waits until nothing is left of any request, and checks that the workers
@@ -203,7 +191,7 @@ func (f *fleet) settled() {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for _, r := range f.replicas {
-		for f.metric(r, "request_running", "") != 0 {
+		for f.metric(r, "request_running") != 0 {
 			select {
 			case <-again.C:
 			case <-f.ctx.Done():

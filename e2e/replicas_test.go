@@ -27,7 +27,7 @@ type crowd struct {
 	leave    chan struct{}
 	clients  sync.WaitGroup
 	mu       sync.Mutex
-	said     map[string]int // why attempts failed
+	said     map[string]int // why attempts failed; guarded by mu
 }
 
 func (f *fleet) startCrowd(clients, attempts int) *crowd {
@@ -37,6 +37,8 @@ func (f *fleet) startCrowd(clients, attempts int) *crowd {
 			for n := 0; ; n++ {
 				select {
 				case <-c.leave:
+					return
+				case <-f.ctx.Done():
 					return
 				default:
 					c.request(fmt.Sprintf("client%dnumber%d", i, n), n%2 == 0)
@@ -113,6 +115,13 @@ func (c *crowd) attempt(word string, stream bool) error {
 	return nil
 }
 
+// reasons says why attempts have failed so far.
+func (c *crowd) reasons() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.said)
+}
+
 // reach waits until so many requests have been answered well.
 func (c *crowd) reach(n int64) {
 	c.fleet.t.Helper()
@@ -122,7 +131,7 @@ func (c *crowd) reach(n int64) {
 		select {
 		case <-again.C:
 		case <-c.fleet.ctx.Done():
-			c.fleet.t.Fatalf("%d requests were answered, want %d: %v", c.done.Load(), n, c.said)
+			c.fleet.t.Fatalf("%d requests were answered, want %d: %s", c.done.Load(), n, c.reasons())
 		}
 	}
 }
@@ -131,7 +140,7 @@ func (c *crowd) reach(n int64) {
 func (c *crowd) report() {
 	c.fleet.t.Helper()
 	c.end()
-	c.fleet.t.Logf("%d requests answered, %d attempts repeated, %d requests failed: %v", c.done.Load(), c.repeated.Load(), c.failed.Load(), c.said)
+	c.fleet.t.Logf("%d requests answered, %d attempts repeated, %d requests failed: %s", c.done.Load(), c.repeated.Load(), c.failed.Load(), c.reasons())
 	if c.failed.Load() != 0 {
 		c.fleet.t.Errorf("%d requests failed", c.failed.Load())
 	}
@@ -151,7 +160,7 @@ func TestReplicasAreKilledUnderLoad(t *testing.T) {
 			f.killOne(f.replicas[i], f.cluster.Hold(at), clients)
 			c.reach(c.done.Load() + 5*clients)
 			f.startReplica(f.replicas[i])
-			for f.metric(f.replicas[i], "request_total", "") < 10 {
+			for f.metric(f.replicas[i], "request_total") < 10 {
 				c.reach(c.done.Load() + clients)
 			}
 		}
@@ -167,7 +176,7 @@ func (f *fleet) killOne(victim *replica, gate *cluster.Held, clients int) {
 	if err := gate.WaitFor(f.ctx, clients); err != nil {
 		f.t.Fatal(err)
 	}
-	lost := int(f.metric(victim, "request_running", ""))
+	lost := int(f.metric(victim, "request_running"))
 	if lost == 0 {
 		f.t.Errorf("%s has no request", victim.name)
 	}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -90,12 +92,20 @@ func TestASlowReaderHoldsUpTheWorker(t *testing.T) {
 		worker := newFlood()
 		defer worker.stop()
 		f := startFleet(t, g, plan{steps: decodeStep, decode: worker})
-		f.client.Transport.(*http.Transport).DialContext = smallWindow
-		resp, err := f.open(f.ctx, completionsPath, `{"model":"demo-model","stream":true,"prompt":"on and on"}`)
+		var dialled atomic.Int64
+		slow := newClient(func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialled.Add(1)
+			return smallWindow(ctx, network, address)
+		})
+		defer slow.CloseIdleConnections()
+		resp, err := send(f.ctx, slow, http.MethodPost, f.url+completionsPath, `{"model":"demo-model","stream":true,"prompt":"on and on"}`)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
+		if n := dialled.Load(); n != 1 {
+			t.Fatalf("%d connections with a small window, want that of the one request", n)
+		}
 		held, ok := worker.heldUp(t, f)
 		if !ok {
 			t.Fatalf("the worker has written %d MB to a client that reads nothing", held>>20)
@@ -119,13 +129,18 @@ func TestASlowReaderHoldsUpTheWorker(t *testing.T) {
 	})
 }
 
-// smallWindow dials as newClient does, and has the system take little ahead.
+// smallWindow dials as other clients do, and has the system take little ahead. It
+// says so before there is a connection: who has seen a large window waits for a
+// large part of it to be free again.
 func smallWindow(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := clientDialer.DialContext(ctx, network, address)
-	if err == nil {
-		err = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+	dialer := *clientDialer
+	dialer.Control = func(_, _ string, c syscall.RawConn) (err error) {
+		failed := c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10)
+		})
+		return cmp.Or(failed, err)
 	}
-	return conn, err
+	return dialer.DialContext(ctx, network, address)
 }
 
 // lastBytes keeps the end of what is written to it.

@@ -123,11 +123,7 @@ func TestAClientThatLeavesEndsItsLeg(t *testing.T) {
 			ctx, leave := context.WithCancel(f.ctx)
 			left := make(chan error, 1)
 			go func() {
-				resp, err := f.open(ctx, chatPath, shortChatStream, "X-Request-Id", fmt.Sprintf("req-%d", i))
-				if err == nil {
-					err = read(resp).err
-				}
-				left <- err
+				left <- read(f.open(ctx, chatPath, shortChatStream, "X-Request-Id", fmt.Sprintf("req-%d", i))).err
 			}()
 			if err := held.WaitFor(f.ctx, 1); err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/server/servertest"
 )
 
 // direct asks a decode worker of the cluster itself: what it answers is what a
@@ -37,18 +38,6 @@ func (r *rig) direct(path, body, id string) string {
 	return string(text)
 }
 
-// requests are the shapes of request that a pipeline serves.
-var requests = []struct{ name, path, body string }{
-	{"chat", chatPath, chatBody("Why is the sky blue?", false)},
-	{"chat/stream", chatPath, chatBody("Why is the sky blue?", true)},
-	{"chat/usage", chatPath, `{"model":"demo-model","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":[{"type":"text","text":"one two"}]}]}`},
-	{"chat/tools", chatPath, `{"model":"demo-model","tools":[{"type":"function","function":{"name":"z","parameters":{"b":1,"a":{"z":1.0,"y":9007199254740993}}}}],"max_completion_tokens":3,"min_tokens":2,"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"a b c d e f"}]}`},
-	{"completions", completionsPath, `{"model":"demo-model","prompt":"Once upon a time"}`},
-	{"completions/stream", completionsPath, `{"model":"demo-model","stream":true,"prompt":"Once upon a time"}`},
-	{"completions/ids", completionsPath, `{"model":"demo-model","prompt":[1, 17,  99999]}`},
-	{"completions/stop", completionsPath, `{"model":"demo-model","stop":["x"],"logprobs":null,"n":1,"prompt":"Once upon a time"}`},
-}
-
 func TestEveryPipelineAnswersWhatTheWorkerAnswers(t *testing.T) {
 	pipelines := []struct {
 		name, steps string
@@ -63,11 +52,11 @@ func TestEveryPipelineAnswersWhatTheWorkerAnswers(t *testing.T) {
 		for _, p := range pipelines {
 			t.Run(kv+"/"+p.name, func(t *testing.T) {
 				r := newRig(t, setup{kv: kv, steps: p.steps})
-				for i, q := range requests {
-					t.Run(q.name, func(t *testing.T) {
+				for i, q := range servertest.Requests {
+					t.Run(q.Name, func(t *testing.T) {
 						id := fmt.Sprintf("req-%d", i)
-						got := r.post(q.path, q.body, "X-Request-Id", id)
-						want := r.direct(q.path, q.body, id)
+						got := r.post(q.Path, q.Body, "X-Request-Id", id)
+						want := r.direct(q.Path, q.Body, id)
 						if got.status != http.StatusOK || got.err != nil || got.body != want {
 							t.Errorf("got %d %v\n%s\nwant\n%s", got.status, got.err, got.body, want)
 						}
@@ -75,7 +64,7 @@ func TestEveryPipelineAnswersWhatTheWorkerAnswers(t *testing.T) {
 							t.Errorf("X-Request-Id: %q", got.header.Get("X-Request-Id"))
 						}
 						want1 := p.legs
-						if q.name == "completions/ids" && want1[0] == "render" {
+						if q.Given && want1[0] == "render" {
 							want1 = want1[1:] // ids need no rendering
 						}
 						if legs := r.legs(id); !slices.Equal(legs[:len(legs)-1], want1) { // the last is direct's

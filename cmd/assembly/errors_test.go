@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/server/servertest"
 )
 
 // errorObject is the error object of the contract, read strictly.
@@ -36,42 +37,21 @@ func readError(t *testing.T, body string) errorObject {
 	return o
 }
 
-// secret is what a client or an upstream has said; no error of ours holds it.
-const secret = "top-secret-text"
+const secret = servertest.Secret
 
 // TestWhatTheClientSeesWhenALegFails is the table of the contract's section 12
 // for what legs can do.
 func TestWhatTheClientSeesWhenALegFails(t *testing.T) {
 	body := chatBody(secret, false)
-	retry := map[string]string{"Retry-After": "7", "X-Llm-D-Request-Dropped-Reason": "saturated"}
 	for _, leg := range []string{cluster.Render, cluster.Prefill} {
-		tests := []struct {
-			name       string
-			fault      cluster.Fault
-			status     int
-			kind, code string
-			header     map[string]string
-		}{
-			{"400", cluster.Fault{Status: 400, Body: secret}, 400, "invalid_request_error", "upstream_rejected", nil},
-			{"404", cluster.Fault{Status: 404, Body: secret}, 404, "invalid_request_error", "upstream_rejected", nil},
-			{"422", cluster.Fault{Status: 422}, 422, "invalid_request_error", "upstream_rejected", nil},
-			{"429", cluster.Fault{Status: 429, Headers: retry}, 429, "rate_limit_error", "upstream_rejected", retry},
-			{"500", cluster.Fault{Status: 500, Body: secret}, 502, "upstream_error", "upstream_failed", nil},
-			{"503", cluster.Fault{Status: 503, Headers: retry}, 502, "upstream_error", "upstream_failed", retry},
-			{"204", cluster.Fault{Status: 204}, 502, "upstream_error", "upstream_failed", nil},
-			{"redirect", cluster.Fault{Redirect: "http://127.0.0.1:1/elsewhere"}, 502, "upstream_error", "upstream_failed", nil},
-			{"not JSON", cluster.Fault{Garbage: true}, 502, "upstream_error", "upstream_failed", nil},
-			{"no answer", cluster.Fault{Drop: true}, 502, "upstream_error", "upstream_failed", nil},
-			{"too slow", cluster.Fault{Hang: true}, 504, "upstream_error", "upstream_timeout", nil},
-		}
-		for _, tt := range tests {
-			t.Run(leg+"/"+tt.name, func(t *testing.T) {
+		for _, tt := range servertest.LegFailures {
+			t.Run(leg+"/"+tt.Name, func(t *testing.T) {
 				r := newRig(t, setup{render: `timeout = "300ms"`, toml: "[gateway.profiles.prefill]\ntimeout = \"300ms\"\n"})
-				tt.fault.Leg = leg
-				r.cluster.AddFault(tt.fault)
+				tt.Fault.Leg = leg
+				r.cluster.AddFault(tt.Fault)
 				got := r.post(chatPath, body, "X-Request-Id", "the-id")
 				o := readError(t, got.body)
-				if got.status != tt.status || o.Error.Type != tt.kind || o.Error.Code != tt.code {
+				if got.status != tt.Status || o.Error.Type != tt.Type || o.Error.Code != tt.Code {
 					t.Errorf("got %d %s", got.status, got.body)
 				}
 				if !strings.HasSuffix(o.Error.Message, "(request_id: the-id)") || strings.Contains(got.body, secret) {
@@ -80,9 +60,9 @@ func TestWhatTheClientSeesWhenALegFails(t *testing.T) {
 				if ct := got.header.Get("Content-Type"); ct != "application/json" {
 					t.Errorf("Content-Type %q", ct)
 				}
-				for name := range retry {
-					if got.header.Get(name) != tt.header[name] {
-						t.Errorf("%s: %q, want %q", name, got.header.Get(name), tt.header[name])
+				for name := range servertest.Busy {
+					if got.header.Get(name) != tt.Header[name] {
+						t.Errorf("%s: %q, want %q", name, got.header.Get(name), tt.Header[name])
 					}
 				}
 				if last := r.legs("")[len(r.legs(""))-1]; last != leg {
@@ -100,24 +80,22 @@ func TestWhatTheClientSeesWhenALegFails(t *testing.T) {
 // TestDecodesOwnAnswerGoesThrough: what a decode worker answers is the
 // worker's, errors too.
 func TestDecodesOwnAnswerGoesThrough(t *testing.T) {
-	for _, status := range []int{400, 404, 429, 500, 503, 307} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+	for _, f := range servertest.DecodeAnswers {
+		t.Run(fmt.Sprint(f.Status), func(t *testing.T) {
 			r := newRig(t, setup{steps: decodeStep})
-			f := cluster.Fault{Leg: cluster.Decode, Status: status, Body: `{"object":"error","message":"odd but the worker's own"}`,
-				Headers: map[string]string{"Retry-After": "3", "X-Worker": "w1"}}
-			if status == 307 {
-				f = cluster.Fault{Leg: cluster.Decode, Redirect: "http://127.0.0.1:1/elsewhere"}
-			}
+			f.Leg = cluster.Decode
 			r.cluster.AddFault(f)
 			r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "the-id")
-			if got.status != status {
+			if got.status != f.Status || got.body != f.Body {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
-			if status != 307 && (got.body != f.Body || got.header.Get("X-Worker") != "w1" || got.header.Get("Retry-After") != "3") {
-				t.Errorf("got %v %s", got.header, got.body)
+			for name, value := range f.Headers {
+				if got.header.Get(name) != value {
+					t.Errorf("%s: %q, want %q", name, got.header.Get(name), value)
+				}
 			}
-			if status == 307 && got.header.Get("Location") != f.Redirect {
+			if got.header.Get("Location") != f.Redirect {
 				t.Errorf("Location %q", got.header.Get("Location"))
 			}
 			r.settled()
@@ -125,27 +103,26 @@ func TestDecodesOwnAnswerGoesThrough(t *testing.T) {
 	}
 }
 
-// TestDecodeThatGivesNoAnswer has nothing of the worker's to pass on.
+// TestDecodeThatGivesNoAnswer has nothing of the worker's to pass on, and its
+// request is started again once.
 func TestDecodeThatGivesNoAnswer(t *testing.T) {
-	tests := []struct {
-		name   string
-		fault  cluster.Fault
-		status int
-		code   string
-	}{
-		{"broke off", cluster.Fault{Drop: true}, 502, "upstream_failed"},
-		{"too slow", cluster.Fault{Hang: true}, 504, "upstream_timeout"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, tt := range servertest.NoAnswers {
+		t.Run(tt.Name, func(t *testing.T) {
 			r := newRig(t, setup{steps: decodeStep, toml: "[gateway.profiles.decode]\ntimeout = \"300ms\"\n"})
-			tt.fault.Leg = cluster.Decode
-			r.cluster.AddFault(tt.fault)
-			got := r.post(chatPath, chatBody("hi", true))
-			if o := readError(t, got.body); got.status != tt.status || o.Error.Code != tt.code {
+			tt.Fault.Leg = cluster.Decode
+			r.cluster.AddFault(tt.Fault)
+			got := r.post(chatPath, chatBody("hi", true), "X-Request-Id", "the-id")
+			if o := readError(t, got.body); got.status != tt.Status || o.Error.Code != tt.Code {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
 			r.settled()
+			var ids []string
+			for _, l := range r.cluster.Legs("") {
+				ids = append(ids, l.RequestID)
+			}
+			if want := servertest.NoAnswerLegs("the-id"); !slices.Equal(ids, want) {
+				t.Errorf("decode was sent %q, want %q", ids, want)
+			}
 		})
 	}
 }
@@ -200,42 +177,12 @@ func TestStreamThatFallsSilentIsBroken(t *testing.T) {
 
 // TestBadRequestsReachNobody: what can be refused at the door is.
 func TestBadRequestsReachNobody(t *testing.T) {
-	deep := strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)
-	tests := []struct {
-		name, method, path, body string
-		header                   []string
-		status                   int
-		code                     string
-	}{
-		{"not JSON", "POST", chatPath, `{"model":`, nil, 400, "invalid_json"},
-		{"not an object", "POST", chatPath, `["model"]`, nil, 400, "invalid_json"},
-		{"something behind", "POST", chatPath, `{"model":"m"} {}`, nil, 400, "invalid_json"},
-		{"empty", "POST", chatPath, ``, nil, 400, "invalid_json"},
-		{"too deep", "POST", chatPath, `{"a":` + deep + `}`, nil, 400, "invalid_json"},
-		{"video", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"video_url","video_url":{"url":"http://10.0.0.1/x.mp4"}}]}]}`, nil, 400, "invalid_media"},
-		{"file", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","image_url":"file:///x.png"}]}]}`, nil, 400, "invalid_media"},
-		{"audio", "POST", chatPath, `{"model":"m","messages":[{"role":"tool","content":[{"type":"input_audio","input_audio":{"data":""}}]}]}`, nil, 400, "invalid_media"},
-		{"no prompt", "POST", completionsPath, `{"model":"m"}`, nil, 400, "invalid_prompt"},
-		{"prompts", "POST", completionsPath, `{"model":"m","prompt":["a","b"]}`, nil, 400, "invalid_prompt"},
-		{"prompt of arrays", "POST", completionsPath, `{"model":"m","prompt":[[1],[2]]}`, nil, 400, "invalid_prompt"},
-		{"empty prompt array", "POST", completionsPath, `{"model":"m","prompt":[ ]}`, nil, 400, "invalid_prompt"},
-		{"negative id", "POST", completionsPath, `{"model":"m","prompt":[1,-1]}`, nil, 400, "invalid_prompt"},
-		{"fraction", "POST", completionsPath, `{"model":"m","prompt":[1,2.5]}`, nil, 400, "invalid_prompt"},
-		{"too many tokens given", "POST", completionsPath, `{"model":"m","prompt":[1,2,3,4,5,6,7,8,9,10,11,12,13]}`, nil, 400, "limit_exceeded"},
-		{"encoded", "POST", chatPath, chatBody("hi", false), []string{"Content-Encoding", "gzip"}, 415, "unsupported_encoding"},
-		{"too large", "POST", chatPath, chatBody(strings.Repeat("x", 1<<20), false), nil, 413, "request_too_large"},
-		{"our own leg", "POST", chatPath, chatBody("hi", false), []string{"X-Coordinator-Hop", "1"}, 508, "routing_loop"},
-		{"no such route", "POST", "/v1/load_lora_adapter", `{}`, nil, 404, "not_found"},
-		{"trailing slash", "POST", chatPath + "/", `{}`, nil, 404, "not_found"},
-		{"wrong method", "GET", chatPath, ``, nil, 405, "method_not_allowed"},
-		{"options", "OPTIONS", chatPath, ``, nil, 405, "method_not_allowed"},
-	}
-	r := newRig(t, setup{render: "max_total_tokens = 12", toml: "[server]\nmax_request_body_size = 1\n"})
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			req, _ := http.NewRequestWithContext(within(t), tt.method, r.base+tt.path, strings.NewReader(tt.body))
-			for i := 0; i < len(tt.header); i += 2 {
-				req.Header.Set(tt.header[i], tt.header[i+1])
+	r := newRig(t, setup{render: servertest.RefusalRender, toml: "[server]\n" + servertest.RefusalServer})
+	for _, tt := range servertest.Refusals {
+		t.Run(tt.Name, func(t *testing.T) {
+			req, _ := http.NewRequestWithContext(within(t), tt.Method, r.base+tt.Path, strings.NewReader(tt.Body))
+			for i := 0; i < len(tt.Header); i += 2 {
+				req.Header.Set(tt.Header[i], tt.Header[i+1])
 			}
 			resp, err := r.client.Do(req)
 			if err != nil {
@@ -243,10 +190,10 @@ func TestBadRequestsReachNobody(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			text, _ := io.ReadAll(resp.Body)
-			if o := readError(t, string(text)); resp.StatusCode != tt.status || o.Error.Code != tt.code || o.Error.Type != "invalid_request_error" {
+			if o := readError(t, string(text)); resp.StatusCode != tt.Status || o.Error.Code != tt.Code || o.Error.Type != "invalid_request_error" {
 				t.Errorf("got %d %s", resp.StatusCode, text)
 			}
-			if tt.status == 405 && !strings.Contains(resp.Header.Get("Allow"), "POST") {
+			if tt.Status == 405 && !strings.Contains(resp.Header.Get("Allow"), "POST") {
 				t.Errorf("Allow %q", resp.Header.Get("Allow"))
 			}
 			if id := resp.Header.Get("X-Request-Id"); id == "" || !strings.Contains(string(text), "(request_id: "+id+")") {

@@ -82,7 +82,7 @@ func Between(first, last *Snapshot) *Figures {
 	f.Steps, f.Upstreams = d.timings("step_duration_seconds", "step"), d.timings("upstream_request_duration_seconds", "upstream")
 	f.Waits, f.Downloads = d.timings("pool_wait_seconds", "pool"), d.timings("media_download_duration_seconds", "result")
 	f.Overhead = d.timings("orchestration_overhead_seconds", "path")
-	f.Sizes = last.values("pool_size", "pool")
+	f.Sizes = last.Values("pool_size", "pool")
 	f.Errors, f.Shed = d.counts("request_error_total", "error_code"), d.counts("shed_total", "reason")
 	f.Retries, f.Probes = d.counts("retries_total", "phase"), d.counts("conditional_decode_probes_total", "result")
 	return f
@@ -112,7 +112,7 @@ func (d difference) mix() Mix {
 
 // counts returns by how much a counter has grown, by a label; not what has not.
 func (d difference) counts(name, label string) map[string]float64 {
-	grown, before := d.last.values(name, label), d.first.values(name, label)
+	grown, before := d.last.Values(name, label), d.first.Values(name, label)
 	for key := range grown {
 		if grown[key] -= before[key]; grown[key] <= 0 {
 			delete(grown, key)

@@ -81,9 +81,11 @@ func (s *Snapshot) family(name string) *dto.MetricFamily {
 	return s.families[namespace+name]
 }
 
-// values returns the values of a counter or a gauge by one of its labels; those
-// that differ in others only are added up. With a label of "" all are.
-func (s *Snapshot) values(name, label string) map[string]float64 {
+// Values returns the values of one of the coordinator's own counters or gauges, whose
+// name is given without the llm_d_coordinator_ of all, by one of its labels; those
+// that differ in others only are added up. With a label of "" all are, and are at "".
+// What is not on the page has no values.
+func (s *Snapshot) Values(name, label string) map[string]float64 {
 	all := map[string]float64{}
 	for _, m := range s.family(name).GetMetric() {
 		if v := number(m); !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -120,7 +122,7 @@ type histogram struct {
 	counts []float64 // one more: what is above all bounds
 }
 
-// histograms returns a histogram by one of its labels, as values does.
+// histograms returns a histogram by one of its labels, as Values does.
 func (s *Snapshot) histograms(name, label string) map[string]*histogram {
 	all := map[string]*histogram{}
 	for _, m := range s.family(name).GetMetric() {

@@ -125,12 +125,12 @@ const (
 
 // gauges returns those of a page that are watched.
 func gauges(s *Snapshot) map[string]float64 {
-	all := map[string]float64{running: s.values("request_running", "")[""], inflight: s.values("inflight_bytes", "")[""]}
+	all := map[string]float64{running: s.Values("request_running", "")[""], inflight: s.Values("inflight_bytes", "")[""]}
 	for kind, m := range map[string]struct{ name, label string }{
 		kindSize: {"pool_size", "pool"}, kindBusy: {"pool_busy", "pool"}, kindQueue: {"pool_queue_depth", "pool"},
 		kindBreaker: {"breaker_state", "profile"},
 	} {
-		for key, v := range s.values(m.name, m.label) {
+		for key, v := range s.Values(m.name, m.label) {
 			all[kind+key] = v
 		}
 	}
