@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/broker"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/journal"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -107,6 +108,7 @@ type submission struct {
 type submitter struct {
 	broker  Broker
 	journal *journal.Journal
+	memory  *budget.Account
 	named   bool // by its client, so that it may be known
 	waits   bool
 	hold    *hold
@@ -121,7 +123,7 @@ func (p *asyncBroker) planSubmission(r *Request) Plan {
 		h.until, h.capped = now.Add(p.waitCap), true
 	}
 	a.hold = h
-	s := &submitter{broker: p.broker, journal: r.Journal, named: r.NamedByClient, waits: a.mode == modeWait, hold: h,
+	s := &submitter{broker: p.broker, journal: r.Journal, memory: r.Memory, named: r.NamedByClient, waits: a.mode == modeWait, hold: h,
 		Submission: broker.Submission{Key: a.key, Queue: p.route(r.Model, a.key.Tenant).Queue, Endpoint: r.Protocol.Path,
 			Payload: r.Body.Edit().Payload(), Metadata: map[string]string{p.attribute: a.key.Tenant}, Created: now, Deadline: now.Add(a.good)}}
 	if parent := first(r.Header["Traceparent"]); parent != "" {
@@ -198,7 +200,14 @@ func (s *submitter) reattach(ctx context.Context) (Result, error) {
 	return submission{}, nil
 }
 
+// submit puts the request into the queue. For as long as that takes its body is
+// held a second time, in what is written to Redis.
 func (s *submitter) submit(ctx context.Context) error {
+	size := s.Payload.Size()
+	if err := s.memory.Charge(size); err != nil {
+		return err
+	}
+	defer s.memory.Refund(size)
 	s.watch()
 	if err := s.broker.Submit(ctx, s.Submission); err != nil {
 		return enqueueFailed(ctx, err)

@@ -27,6 +27,8 @@ type memoryBroker struct {
 	watchers map[broker.Key]func(*broker.Result)
 	// onLookup, if set, is called before each lookup.
 	onLookup func(n int)
+	// onSubmit likewise.
+	onSubmit func()
 	lookups  int
 }
 
@@ -92,6 +94,9 @@ func (b *memoryBroker) Submit(_ context.Context, s broker.Submission) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = s
+	if b.onSubmit != nil {
+		b.onSubmit()
+	}
 	if err := b.did("submit"); err != nil {
 		return err
 	}

@@ -68,9 +68,7 @@ func TestAsyncChaos(t *testing.T) {
 // goroutines are all but those of the line, of which a coordinator may have more
 // connections than before.
 func (a *asyncRig) goroutines() int {
-	a.line.mu.Lock()
-	defer a.line.mu.Unlock()
-	return runtime.NumGoroutine() - len(a.line.conns)
+	return runtime.NumGoroutine() - a.line.Conns()
 }
 
 // run has 100 clients make 1,000 requests.
@@ -89,8 +87,8 @@ func (c *asyncChaos) run(seed uint64) {
 	c.mu.Lock()
 	c.back = make(chan struct{})
 	c.mu.Unlock()
-	c.server.stop()
-	c.server.start()
+	c.server.Stop()
+	c.server.Start()
 	c.eventually("served again", func() bool { return c.ask("enqueue", "probe").status == http.StatusAccepted })
 	close(c.back)
 	wg.Wait()

@@ -62,8 +62,8 @@ func TestAsyncRedisThatHasLostItsKeys(t *testing.T) {
 			a.ask("enqueue", "gone-1").is(t, 202, `{"id":"gone-1"`)
 			lost, kept := a.begins("wait", "lost-1", timeHeader, "3"), a.begins("wait", "kept-1")
 			a.held(2)
-			a.server.stop()
-			a.server.start()
+			a.server.Stop()
+			a.server.Start()
 			a.eventually("served again", func() bool { return a.ask("enqueue", "new-1").status == 202 })
 			a.call(http.MethodGet, "gone-1").is(t, 410, "invalid_request_error", "UNKNOWN_REQUEST", "")
 			a.mail("kept-1", answered("kept-1", 200, "{}"))
@@ -130,7 +130,7 @@ func TestAsyncRedisThatIsSlow(t *testing.T) {
 	a := newAsync(t, asyncSetup{setup: setup{steps: decodeStep}, params: quotaParams})
 	s := a.begins("wait", "slow-1", timeHeader, "1")
 	a.held(1)
-	a.line.stall()
+	a.line.Stall()
 	(<-s.answer).is(t, 504, "timeout_error", "DEADLINE_EXCEEDED", "")
 	if got := a.objective("slow-2", tenHeader, "acme"); got != "first acme" { // no place, but service
 		t.Errorf("%s", got)
@@ -138,7 +138,7 @@ func TestAsyncRedisThatIsSlow(t *testing.T) {
 	a.ask("wait", "slow-3", timeHeader, "1").is(t, 504, "timeout_error", "DEADLINE_EXCEEDED", "") // not later than it was to be
 	a.ask("wait", "slow-5", timeHeader, "20").is(t, 503, "api_error", "ENQUEUE_FAILED", "")
 	a.call(http.MethodGet, "slow-1").is(t, 500, "api_error", "LOOKUP_FAILED", "")
-	a.line.resume()
+	a.line.Resume()
 	a.eventually("served again", func() bool { return a.ask("enqueue", "slow-4").status == 202 })
 	a.settled()
 }

@@ -91,7 +91,7 @@ func TestAsyncQuotaOfAnotherKind(t *testing.T) {
 	if got := a.objective("k-1", tenHeader, "acme"); got != "first acme" {
 		t.Errorf("%s", got)
 	}
-	a.line.down()
+	a.line.Down()
 	if got := a.objective("k-2", tenHeader, "acme"); got != "first acme" {
 		t.Errorf("%s", got)
 	}
@@ -137,7 +137,7 @@ func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{params: quotaParams})
 	a.objective("warm", tenHeader, "acme") // Redis knows the script
-	a.line.stall()
+	a.line.Stall()
 	ctx, leave := context.WithCancel(within(t))
 	done := make(chan response, 1)
 	go func() {
@@ -146,7 +146,7 @@ func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
 	a.eventually("taken", func() bool { return a.counted() == "1" })
 	leave()
 	<-done
-	a.line.resume()
+	a.line.Resume()
 	a.eventually("none counted", func() bool { return a.counted() == "0" })
 	a.settled()
 }

@@ -121,12 +121,12 @@ func TestAsyncDelete(t *testing.T) {
 func TestAsyncCallsWithRedisDown(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{})
-	a.line.down()
+	a.line.Down()
 	a.call(http.MethodGet, "x-1").is(t, 500, "api_error", "LOOKUP_FAILED", "")
 	a.call(http.MethodDelete, "x-1").is(t, 500, "api_error", "DELETE_FAILED", "")
 	a.ask("enqueue", "x-1").is(t, 503, "api_error", "ENQUEUE_FAILED", "failed to enqueue request")
 	a.ask("wait", "x-1").is(t, 503, "api_error", "ENQUEUE_FAILED", "failed to enqueue request")
-	a.line.up()
+	a.line.Up()
 	a.eventually("served again", func() bool { return a.ask("enqueue", "x-1").status == 202 })
 	a.settled()
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/llm-coordinator/coordinator/loadtest/broker"
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 )
 
 // asyncRig is a rig whose requests may wait, and the Redis where they do.
 type asyncRig struct {
 	*rig
-	line   *line         // from the coordinator to Redis
-	redis  *redis.Client // the test's own, which does not use the line
-	server *redisProcess // nil: it is a miniredis
+	line   *redistest.Line   // from the coordinator to Redis
+	redis  *redis.Client     // the test's own, which does not use the line
+	server *redistest.Server // nil: it is a miniredis
 	addr   string
 }
 
@@ -46,10 +47,10 @@ const (
 
 func newAsync(t testing.TB, s asyncSetup) *asyncRig {
 	t.Helper()
-	a := &asyncRig{server: startRedis(t, s.redis...)}
+	a := &asyncRig{server: redistest.Start(t, s.redis...)}
 	switch {
 	case a.server != nil:
-		a.addr = a.server.addr
+		a.addr = a.server.Addr
 	case s.real:
 		t.Skip(noRedisHere)
 	default:
@@ -61,7 +62,7 @@ func newAsync(t testing.TB, s asyncSetup) *asyncRig {
 		t.Cleanup(m.Close)
 		a.addr = m.Addr()
 	}
-	a.redis, a.line = redisClient(t, a.addr), newLine(t, a.addr)
+	a.redis, a.line = redisClient(t, a.addr), redistest.NewLine(t, a.addr)
 	s.setup = s.whole()
 	s.steps = asyncStep(s.user+a.line.Addr().String(), s.params) + s.steps
 	a.rig = newRig(t, s.setup)

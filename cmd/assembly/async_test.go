@@ -19,7 +19,7 @@ func TestAsyncWithoutAMode(t *testing.T) {
 	a := newAsync(t, asyncSetup{setup: setup{steps: decodeStep}, params: "quota = { limits = { acme = 1 } }"})
 	without := newRig(t, setup{steps: decodeStep})
 	headers := []string{"X-Request-Id", "same-1", tenHeader, "acme", objHeader, "mine", fairHeader, "mine", timeHeader, "3", "X-Gateway-Inference-Objective", "mine"}
-	a.line.heard()
+	a.line.Heard()
 	for _, stream := range []bool{false, true} {
 		body := chatBody("a < b & c", stream)
 		for _, more := range [][]string{nil, {modeHeader, ""}} {
@@ -44,7 +44,7 @@ func TestAsyncWithoutAMode(t *testing.T) {
 			t.Errorf("%s %v %s, without the step %s %v %s", leg.Path, leg.Header, leg.Body, other.Path, other.Header, other.Body)
 		}
 	}
-	if said := a.line.heard(); said != "" {
+	if said := a.line.Heard(); said != "" {
 		t.Errorf("Redis was told %q", said)
 	}
 }
@@ -54,7 +54,7 @@ func TestAsyncWithoutAMode(t *testing.T) {
 func TestAsyncRefusals(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{})
-	a.line.heard()
+	a.line.Heard()
 	for _, tt := range []struct{ mode, body, tenant, want string }{
 		{"later", `{"stream":true,"messages":[]}`, "a:b", "unknown x-llm-d-async-mode value"},
 		{"WAIT", `{"stream":true,"messages":[]}`, "a:b", "stream is only supported in passthrough mode"},
@@ -69,7 +69,7 @@ func TestAsyncRefusals(t *testing.T) {
 		a.post(chatPath, tt.body, modeHeader, tt.mode, tenHeader, tt.tenant).is(t, 400, "invalid_request_error", "INVALID_REQUEST", tt.want)
 	}
 	a.settled()
-	if said := a.line.heard(); said != "" {
+	if said := a.line.Heard(); said != "" {
 		t.Errorf("Redis was told %q", said)
 	}
 	if legs := a.legs(""); len(legs) > 0 {

@@ -118,9 +118,9 @@ func TestAsyncWakeUp(t *testing.T) {
 				id := fmt.Sprintf("w-2%d", i)
 				s = a.begins("wait", id)
 				a.held(1)
-				a.line.down()
+				a.line.Down()
 				a.mail(id, answered(id, 200, "{}")) // nobody hears of it
-				a.line.up()
+				a.line.Up()
 				(<-s.answer).is(t, 200, "{}")
 			}
 			a.settled()

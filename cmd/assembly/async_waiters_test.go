@@ -22,6 +22,7 @@ import (
 	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/loadtest/broker"
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 )
 
 const (
@@ -42,8 +43,8 @@ func TestAsyncWaiters(t *testing.T) {
 		measured = true
 	}
 	addr := ""
-	if s := startRedis(t); s != nil {
-		addr = s.addr
+	if s := redistest.Start(t); s != nil {
+		addr = s.Addr
 	} else {
 		t.Log(noRedisHere + ": this test runs with a miniredis, without notifications")
 		m, err := broker.StartMemory()

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/files"
 )
+
+// stepAsync is the step that has a broker.
+const stepAsync = "async-broker"
 
 // OpenedBroker is a broker that is open.
 type OpenedBroker interface {
@@ -78,6 +82,7 @@ func (b *builder) broker(s broker.Settings) (phases.Broker, error) {
 		return nil, err
 	}
 	s.URL = url()
+	b.g.redisURL = s.URL
 	open := b.c.options.OpenBroker
 	if open == nil {
 		open = func(ctx context.Context, s broker.Settings) (OpenedBroker, error) {
@@ -87,13 +92,30 @@ func (b *builder) broker(s broker.Settings) (phases.Broker, error) {
 	opened, giveBack, err := b.c.brokers.take(s, func() (OpenedBroker, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), opening)
 		defer cancel()
-		return open(ctx, s)
+		following := s // what it is known by has no functions, for those are never the same
+		following.Renewed = url
+		return open(ctx, following)
 	})
 	if err != nil {
 		return nil, err
 	}
 	b.g.closers = append(b.g.closers, giveBack)
 	return opened, nil
+}
+
+// renewedURL returns the key of the broker's URL if it is another one than that of
+// the generation before, though the configuration may say the same: in its file
+// there is another. It returns "" if not, or if either has no broker.
+func (g *generation) renewedURL(before *generation) string {
+	if g.redisURL == "" || before.redisURL == "" || g.redisURL == before.redisURL {
+		return ""
+	}
+	for i, s := range g.config.Pipeline.Steps {
+		if s.Type == stepAsync {
+			return fmt.Sprintf("pipeline.steps[%d].redis_url", i+1)
+		}
+	}
+	return ""
 }
 
 func checkedURL(text string) (string, error) {

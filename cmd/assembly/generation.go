@@ -17,6 +17,7 @@ type generation struct {
 	queued      *phases.Pipeline // of calls about queued requests
 	upstreams   []*gateway.Upstream
 	needed      []*gateway.Upstream // by every request
+	redisURL    string              // of the broker, as it was read; "" if there is none
 	closers     []func()
 }
 

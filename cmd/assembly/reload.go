@@ -103,6 +103,10 @@ func (c *Coordinator) reload() (Reloaded, error) {
 		return Reloaded{}, fmt.Errorf("building what the configuration asks for: %w", err)
 	}
 	done := c.differences(cfg, before.config) // not before: params are decoded by their phases
+	if key := next.renewedURL(before); key != "" && !slices.Contains(done.Applied, key) {
+		done.Applied = append(done.Applied, key)
+		slices.Sort(done.Applied)
+	}
 	err = c.checkRestart(cfg, done.Restart)
 	if err == nil && len(done.Applied) == 0 {
 		next.close()

@@ -32,6 +32,10 @@ const DefaultQueue = "request-sortedset"
 // ErrClosed is what Wait returns once the broker was closed.
 var ErrClosed = errors.New("broker: closed")
 
+// errURL says nothing of the URL: what a parser complains about could be a part of
+// the password.
+var errURL = errors.New("broker: the URL of Redis cannot be read: it is redis://[user:password@]host[:port][/database], or rediss:// or unix://")
+
 // Options configure a [Broker]. Redis and Gateway have to be given.
 type Options struct {
 	// Redis is the URL of the Redis that the requests wait in.
@@ -120,7 +124,7 @@ func Start(o Options) (*Broker, error) {
 	}
 	settings, err := redis.ParseURL(o.Redis)
 	if err != nil {
-		return nil, fmt.Errorf("broker: %w", err)
+		return nil, errURL
 	}
 	settings.DisableIdentity = true
 	settings.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

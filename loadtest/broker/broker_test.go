@@ -301,4 +301,9 @@ func TestStartFails(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+	for _, url := range []string{"redis://:hunter2 %@x", "hunter2", "redis://:a@127.0.0.1:1/hunter2"} {
+		if _, err := Start(Options{Gateway: "http://127.0.0.1:1", Redis: url}); err != errURL {
+			t.Errorf("%v", err)
+		}
+	}
 }

@@ -6,8 +6,9 @@ import (
 )
 
 // envelope writes a submission as the member of its queue. The payload is put
-// in as it is: decoding it would cost numbers their digits. Fields of internal
-// that are the broker's own are not written.
+// in as it is: decoding it would cost numbers their digits. It is copied, which is
+// for the caller to account for. Fields of internal that are the broker's own are
+// not written.
 func (s *Submission) envelope(token string) ([]byte, error) {
 	metadata, err := json.Marshal(s.Metadata)
 	if err != nil {

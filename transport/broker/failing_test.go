@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 )
 
 // commands are all that a request asks of a broker.
@@ -50,11 +52,11 @@ func quick(s *Settings) { limits(s); s.Timeout = 100 * time.Millisecond }
 // it is back without its keys, and all is well. The log says it once.
 func TestGone(t *testing.T) {
 	server := startRedis(t)
-	r := connect(t, server.url(), quick)
+	r := connect(t, server.URL(), quick)
 	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
 		t.Fatal(err)
 	}
-	server.stop()
+	server.Stop()
 	kinds := map[Kind]int{}
 	for range 20 {
 		_, _, err := r.Lookup(t.Context(), abc)
@@ -71,7 +73,7 @@ func TestGone(t *testing.T) {
 	if s := r.Status(); s.Reachable || s.Breaker != "open" || s.Wakeup != Poll {
 		t.Errorf("status %+v", s)
 	}
-	server.start()
+	server.Start()
 	until(t, "Redis answers", func() bool { state, _, err := r.Lookup(t.Context(), abc); return err == nil && state == Unknown })
 	r.fails("")
 	until(t, "notifications arrive", r.live.Load)
@@ -94,27 +96,56 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestQuietOutages: nobody asks for anything and nobody waits, and yet each outage
+// is logged as begun and as over.
+func TestQuietOutages(t *testing.T) {
+	server := startRedis(t)
+	r := connect(t, server.URL(), quick, func(s *Settings) { s.Wakeup = Poll })
+	calm := func(d time.Duration) {
+		r.outages.mu.Lock()
+		defer r.outages.mu.Unlock()
+		r.outages.calm = d
+	}
+	for outage := range 2 {
+		calm(time.Hour)
+		server.Stop()
+		if _, _, err := r.Lookup(t.Context(), abc); err == nil {
+			t.Fatal("Redis answers")
+		}
+		server.Start()
+		until(t, "Redis answers", func() bool { return r.Status().Reachable })
+		calm(0) // it has been well for long
+		until(t, "that is told", func() bool { return r.log.count("redis answers again") == outage+1 })
+		if n := r.log.count("redis does not answer"); n != outage+1 {
+			t.Errorf("after outage %d the log has %s", outage, r.log.said)
+		}
+	}
+	if r.outages.missing() {
+		t.Error("the outage is not over")
+	}
+}
+
 // TestSilent: Redis takes commands and says nothing. Each ends with its time-out.
 func TestSilent(t *testing.T) {
-	p := startProxy(t, startRedis(t))
-	r := connect(t, p.url(), quick)
-	p.hold()
+	p := redistest.NewLine(t, startRedis(t).Addr)
+	r := connect(t, p.URL(), quick)
+	p.Stall()
 	for _, name := range all[:4] { // as many as the breaker lets pass
 		err := commands[name](t.Context(), r)
 		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Timeout && e.Kind != BreakerOpen {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p.forward()
+	p.Resume()
 	until(t, "Redis answers", func() bool { _, _, err := r.Lookup(t.Context(), abc); return err == nil })
 }
 
 // TestContextEnds before Redis says something: the command ends with it, and
 // that says nothing of Redis.
 func TestContextEnds(t *testing.T) {
-	p := startProxy(t, startRedis(t))
-	r := connect(t, p.url(), limits, func(s *Settings) { s.Timeout = time.Hour; s.Wakeup = Poll; s.PollInterval = time.Hour })
-	p.hold()
+	p := redistest.NewLine(t, startRedis(t).Addr)
+	r := connect(t, p.URL(), limits, func(s *Settings) { s.Timeout = time.Hour; s.Wakeup = Poll; s.PollInterval = time.Hour })
+	p.Stall()
 	for range 10 {
 		for _, name := range []string{"lookup", "cancel", "revive", "delete", "fetched"} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -139,17 +170,17 @@ func TestContextEnds(t *testing.T) {
 	if n := r.metric(`redis_errors_total{command="lookup",kind="canceled"}`); n != 11 {
 		t.Errorf("%v lookups were given up", n)
 	}
-	p.forward()
+	p.Resume()
 }
 
 // TestBrokenConnection: what may be sent twice is, and nothing else.
 func TestBrokenConnection(t *testing.T) {
 	server := startRedis(t)
-	p := startProxy(t, server)
-	r := connect(t, p.url(), limits, func(s *Settings) { s.Wakeup = Poll; s.PollInterval = time.Hour })
+	p := redistest.NewLine(t, server.Addr)
+	r := connect(t, p.URL(), limits, func(s *Settings) { s.Wakeup = Poll; s.PollInterval = time.Hour })
 	once := map[string]bool{"submit": true, "take_quota": true, "release_quota": true}
 	for _, name := range all {
-		p.breakNext()
+		p.BreakNext()
 		err := commands[name](t.Context(), r)
 		e, ok := errors.AsType[*Error](err)
 		if once[name] != ok || ok && e.Kind != Connection {
@@ -161,7 +192,7 @@ func TestBrokenConnection(t *testing.T) {
 // TestReadOnly: Redis is a replica. What reads works.
 func TestReadOnly(t *testing.T) {
 	server := startRedis(t)
-	r := connect(t, server.url(), limits)
+	r := connect(t, server.URL(), limits)
 	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +218,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestOutOfMemory: what makes nothing larger works.
 func TestOutOfMemory(t *testing.T) {
-	r := connect(t, startRedis(t, "--maxmemory-policy", "noeviction").url(), limits)
+	r := connect(t, startRedis(t, "--maxmemory-policy", "noeviction").URL(), limits)
 	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -203,40 +234,40 @@ func TestOutOfMemory(t *testing.T) {
 // TestWatchersOutlive an outage of each kind, and find what came meanwhile and
 // afterwards.
 func TestWatchersOutlive(t *testing.T) {
-	for name, outage := range map[string]func(*server, *proxy, *rig){
-		"restarted without its keys": func(s *server, _ *proxy, r *rig) {
-			s.stop()
+	for name, outage := range map[string]func(*redistest.Server, *redistest.Line, *rig){
+		"restarted without its keys": func(s *redistest.Server, _ *redistest.Line, r *rig) {
+			s.Stop()
 			until(r.t, "Redis is missed", func() bool { return r.Status().Breaker == "open" })
-			s.start()
+			s.Start()
 		},
-		"silent for a while": func(_ *server, p *proxy, r *rig) {
-			p.hold()
+		"silent for a while": func(_ *redistest.Server, p *redistest.Line, r *rig) {
+			p.Stall()
 			until(r.t, "Redis is missed", func() bool { return r.Status().Breaker == "open" })
-			p.forward()
+			p.Resume()
 		},
-		"cut off": func(_ *server, p *proxy, r *rig) {
+		"cut off": func(_ *redistest.Server, p *redistest.Line, r *rig) {
 			for range 5 {
-				p.cut()
+				p.Cut()
 			}
 		},
-		"its subscribers killed": func(_ *server, _ *proxy, r *rig) {
+		"its subscribers killed": func(_ *redistest.Server, _ *redistest.Line, r *rig) {
 			r.raw.ClientKillByFilter(r.t.Context(), "TYPE", "pubsub")
 		},
-		"a replica for a while": func(_ *server, _ *proxy, r *rig) {
+		"a replica for a while": func(_ *redistest.Server, _ *redistest.Line, r *rig) {
 			r.raw.ReplicaOf(r.t.Context(), "127.0.0.1", "1")
 			r.fails(ReadOnly, "submit", "delete", "fetched", "take_quota")
 			r.raw.ReplicaOf(r.t.Context(), "no", "one")
 		},
-		"notifications switched off": func(_ *server, _ *proxy, r *rig) {
+		"notifications switched off": func(_ *redistest.Server, _ *redistest.Line, r *rig) {
 			r.raw.ConfigSet(r.t.Context(), "notify-keyspace-events", "")
 		},
 	} {
 		for _, way := range []string{Auto, Poll} {
 			t.Run(name+", "+way, func(t *testing.T) {
 				server := startRedis(t)
-				p := startProxy(t, server)
-				r := connect(t, p.url(), quick, func(s *Settings) { s.Wakeup = way })
-				r.raw = client(t, server.url())
+				p := redistest.NewLine(t, server.Addr)
+				r := connect(t, p.URL(), quick, func(s *Settings) { s.Wakeup = way })
+				r.raw = client(t, server.URL())
 				if way == Auto {
 					until(t, "notifications arrive", r.live.Load)
 				}
@@ -262,9 +293,9 @@ func TestWatchersOutlive(t *testing.T) {
 
 // TestOpenWithoutRedis fails, and leaves nothing behind.
 func TestOpenWithoutRedis(t *testing.T) {
-	port := freePort(t)
-	_, err := Open(t.Context(), Settings{URL: "redis://user:gout@127.0.0.1:" + port}, nil, nil)
-	want := "redis at 127.0.0.1:" + port + "/0: redis: ping: connection: dial tcp 127.0.0.1:" + port + ": connect: connection refused"
+	at := redistest.FreeAddr(t)
+	_, err := Open(t.Context(), Settings{URL: "redis://user:gout@" + at}, nil, nil)
+	want := "redis at " + at + "/0: redis: ping: connection: dial tcp " + at + ": connect: connection refused"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v\n want %s", err, want)
 	}

@@ -32,11 +32,7 @@ func (b *Broker) look() {
 		case <-b.ctx.Done():
 			return
 		case <-b.toLook:
-			for due := b.takeDue(); len(due) > 0 && b.ctx.Err() == nil; {
-				n := min(readAtOnce, len(due))
-				b.read(due[:n])
-				due = due[n:]
-			}
+			b.readAll(b.takeDue())
 		case <-timer.C:
 			clear(all)
 			all = b.keys(all[:0])
@@ -54,41 +50,62 @@ func (b *Broker) interval() time.Duration {
 	return b.settings.PollInterval
 }
 
-// poll looks into these mailboxes. Most are empty, so it is asked first how many
-// of a batch are not.
+// poll looks into these mailboxes. Most are empty, so it is asked first whether
+// any of a batch is not. With none to look into, nothing might be asked of Redis
+// for long: then it is asked whether its outage is over.
 func (b *Broker) poll(keys []any) {
-	if len(keys) == 0 && b.outages.silent() {
+	if len(keys) == 0 && b.outages.missing() {
 		_ = b.background(cmdPing, func(ctx context.Context) error { return b.client.Ping(ctx).Err() })
 	}
 	for len(keys) > 0 && b.ctx.Err() == nil {
 		n := min(askAtOnce, len(keys))
 		batch := keys[:n]
 		keys = keys[n:]
-		if b.filled(batch) == 0 {
-			continue
-		}
-		for len(batch) > 0 {
-			n := min(readAtOnce, len(batch))
-			due := make([]dueKey, n)
-			for i, key := range batch[:n] {
-				due[i] = dueKey{*key.(*string), byPoll}
-			}
-			b.read(due)
-			batch = batch[n:]
+		if b.anyFilled(batch) {
+			b.readAll(b.filled(batch))
 		}
 	}
 }
 
-// filled returns in how many of the mailboxes there is something; none if Redis
-// fails, for then they are asked for again soon.
-func (b *Broker) filled(keys []any) (n int64) {
-	_ = b.background(cmdPoll, func(ctx context.Context) (err error) {
-		exists := redis.NewIntCmd(ctx, append([]any{"exists"}, keys...)...)
-		err = b.client.Process(ctx, exists)
-		n = exists.Val()
-		return err
+// anyFilled reports whether there is something in one of the mailboxes; not if
+// Redis fails, for then they are asked for again soon.
+func (b *Broker) anyFilled(keys []any) bool {
+	var exists *redis.IntCmd
+	err := b.background(cmdPoll, func(ctx context.Context) error {
+		exists = redis.NewIntCmd(ctx, append([]any{"exists"}, keys...)...)
+		return b.client.Process(ctx, exists)
 	})
-	return n
+	return err == nil && exists.Val() > 0
+}
+
+// filled returns those of the mailboxes in which there is something.
+func (b *Broker) filled(keys []any) (due []dueKey) {
+	exist := make([]*redis.IntCmd, len(keys))
+	err := b.background(cmdPoll, func(ctx context.Context) error {
+		pipe := b.client.Pipeline()
+		for i, key := range keys {
+			exist[i] = pipe.Exists(ctx, *key.(*string))
+		}
+		return firstError(pipe.Exec(ctx))
+	})
+	if err != nil {
+		return nil
+	}
+	for i, there := range exist {
+		if there.Val() > 0 {
+			due = append(due, dueKey{*keys[i].(*string), byPoll})
+		}
+	}
+	return due
+}
+
+// readAll reads mailboxes, some at a time.
+func (b *Broker) readAll(due []dueKey) {
+	for len(due) > 0 && b.ctx.Err() == nil {
+		n := min(readAtOnce, len(due))
+		b.read(due[:n])
+		due = due[n:]
+	}
 }
 
 // read reads mailboxes, and wakes who waits for those in which there is

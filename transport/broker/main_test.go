@@ -1,13 +1,9 @@
 package broker
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,79 +15,23 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a redis-server of a test's own.
-type server struct {
-	t    testing.TB
-	port string
-	args []string
-	cmd  *exec.Cmd
-	out  sync.WaitGroup
-}
-
 // startRedis starts a redis-server that sends notifications, with these
 // arguments besides.
-func startRedis(t testing.TB, args ...string) *server {
+func startRedis(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	s := redistest.Start(t, args...)
+	if s == nil {
 		t.Skip("!!! LEFT OUT: redis-server is not installed")
 	}
-	s := &server{t: t, port: freePort(t), args: args}
-	s.start()
-	t.Cleanup(s.stop)
 	return s
 }
-
-func freePort(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-// start returns when the server takes connections.
-func (s *server) start() {
-	s.t.Helper()
-	args := append([]string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.t.TempDir(),
-		"--notify-keyspace-events", "Kl", "--enable-debug-command", "yes"}, s.args...)
-	s.cmd = exec.Command("redis-server", args...)
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	var said []string
-	for ready := false; !ready; {
-		if !lines.Scan() {
-			s.t.Fatalf("redis-server did not start:\n%s", strings.Join(said, "\n"))
-		}
-		said = append(said, lines.Text())
-		ready = strings.Contains(lines.Text(), "Ready to accept connections")
-	}
-	s.out.Go(func() { io.Copy(io.Discard, out) })
-}
-
-// stop kills the server: what it knew is lost.
-func (s *server) stop() {
-	if s.cmd.ProcessState == nil {
-		s.cmd.Process.Kill()
-		s.out.Wait()
-		s.cmd.Wait()
-	}
-}
-
-func (s *server) url() string { return "redis://127.0.0.1:" + s.port }
 
 // rig is a broker, and a way past it.
 type rig struct {
@@ -139,7 +79,7 @@ func client(t *testing.T, url string) *redis.Client {
 
 // each runs a test with a real Redis and with one in memory.
 func each(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("redis-server", func(t *testing.T) { test(t, startRedis(t).url()) })
+	t.Run("redis-server", func(t *testing.T) { test(t, startRedis(t).URL()) })
 	t.Run("miniredis", func(t *testing.T) { test(t, "redis://"+miniredis.RunT(t).Addr()) })
 }
 

@@ -16,7 +16,7 @@ const most = 600
 func TestWatchersAreSmall(t *testing.T) {
 	for _, way := range []string{Notify, Poll} {
 		t.Run(way, func(t *testing.T) {
-			r := connect(t, startRedis(t).url(), func(s *Settings) {
+			r := connect(t, startRedis(t).URL(), func(s *Settings) {
 				s.Wakeup = way
 				s.PollInterval = 200 * time.Millisecond
 				s.BackupInterval = time.Second
@@ -62,7 +62,7 @@ func heap() int {
 
 // BenchmarkPoll is one look at so many mailboxes, in which there is nothing.
 func BenchmarkPoll(b *testing.B) {
-	br, err := Open(b.Context(), Settings{URL: startRedis(b).url(), Wakeup: Poll, PollInterval: time.Hour}, nil, nil)
+	br, err := Open(b.Context(), Settings{URL: startRedis(b).URL(), Wakeup: Poll, PollInterval: time.Hour}, nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 type Broker struct {
 	settings Settings
 	client   *redis.Client
-	db       int
 	address  string
 	log      *slog.Logger
 	metrics  *Metrics
@@ -79,7 +78,7 @@ func open(ctx context.Context, s Settings, log *slog.Logger, m *Metrics, edit fu
 		m = NewMetrics(nil, nil)
 	}
 	silence()
-	b := &Broker{settings: s, db: o.DB, address: address(o), metrics: m, recheck: recheckInterval,
+	b := &Broker{settings: s, address: address(o), metrics: m, recheck: recheckInterval,
 		guard: gateway.NewGuard(upstream, breaker, m.upstreams)}
 	b.log = log.With("redis", b.address)
 	b.outages = outages{log: b.log, calm: calm, open: map[command]time.Time{}}

@@ -87,5 +87,16 @@ func (o *outages) answered(keys ...command) {
 	}
 }
 
+// missing reports whether Redis' own outage is not over, or not for long enough.
+func (o *outages) missing() bool {
+	if o.count.Load() == 0 {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, is := o.open[whole]
+	return is
+}
+
 // silent reports whether the latest command was not answered.
 func (o *outages) silent() bool { return o.mute.Load() }

@@ -52,7 +52,7 @@ func TestQuota(t *testing.T) {
 // TestQuotaThatCannotBeCounted reserves, and takes nothing: a broker in another
 // mode keeps a sorted set there.
 func TestQuotaThatCannotBeCounted(t *testing.T) {
-	r := connect(t, startRedis(t).url(), limits)
+	r := connect(t, startRedis(t).URL(), limits)
 	const counter = "quota:userid:acme"
 	for want, put := range map[Kind]func(){
 		WrongType: func() { r.raw.ZAdd(t.Context(), counter, redis.Z{Score: 1, Member: "x"}) },

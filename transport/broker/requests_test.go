@@ -179,7 +179,7 @@ func TestFetched(t *testing.T) {
 
 // TestDatabase is the one of the URL, notifications included.
 func TestDatabase(t *testing.T) {
-	r := connect(t, startRedis(t).url()+"/3", func(s *Settings) { s.PollInterval = time.Hour; s.BackupInterval = time.Hour })
+	r := connect(t, startRedis(t).URL()+"/3", func(s *Settings) { s.PollInterval = time.Hour; s.BackupInterval = time.Hour })
 	until(t, "notifications arrive", r.live.Load)
 	got, _ := r.watch(abc)
 	until(t, "it is subscribed", func() bool { return subscribed(t, r.raw) == 1 })

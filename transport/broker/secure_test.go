@@ -2,10 +2,14 @@ package broker
 
 import (
 	"errors"
+	"net"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/files/filestest"
 )
 
@@ -20,9 +24,9 @@ func as(user string) []string { return append([]string{"--user"}, strings.Fields
 // included.
 func TestUser(t *testing.T) {
 	server := startRedis(t, as(user)...)
-	at := "127.0.0.1:" + server.port
+	at := server.Addr
 	r := connect(t, "redis://coordinator:gout@"+at, limits)
-	r.raw = client(t, server.url())
+	r.raw = client(t, server.URL())
 	for range 2 {
 		r.fails("")
 	}
@@ -42,8 +46,8 @@ func TestUserWithLess(t *testing.T) {
 	for name, less := range map[string]string{"no settings": " -config", "no subscribing": " -subscribe", "no channels": " resetchannels"} {
 		t.Run(name, func(t *testing.T) {
 			server := startRedis(t, as(user+less)...)
-			r := connect(t, "redis://coordinator:gout@127.0.0.1:"+server.port, limits)
-			r.raw = client(t, server.url())
+			r := connect(t, "redis://coordinator:gout@"+server.Addr, limits)
+			r.raw = client(t, server.URL())
 			r.fails("")
 			for range 2 {
 				got, _ := r.watch(abc)
@@ -54,7 +58,7 @@ func TestUserWithLess(t *testing.T) {
 		})
 	}
 	server := startRedis(t, as(user+" -zadd")...)
-	r := connect(t, "redis://coordinator:gout@127.0.0.1:"+server.port, limits)
+	r := connect(t, "redis://coordinator:gout@"+server.Addr, limits)
 	r.fails(Denied, "submit")
 	if n := r.log.count("gout"); n > 0 || r.log.count("NOPERM") != 1 {
 		t.Errorf("the log has %s", r.log.said)
@@ -63,7 +67,7 @@ func TestUserWithLess(t *testing.T) {
 
 // TestWrongPassword is told, and the password is not.
 func TestWrongPassword(t *testing.T) {
-	at := "127.0.0.1:" + startRedis(t, "--requirepass", "secret").port
+	at := startRedis(t, "--requirepass", "secret").Addr
 	connect(t, "redis://:secret@"+at)
 	for _, credentials := range []string{"", ":gout@", "gout:gout@"} {
 		_, err := Open(t.Context(), Settings{URL: "redis://" + credentials + at}, nil, nil)
@@ -72,6 +76,34 @@ func TestWrongPassword(t *testing.T) {
 			t.Errorf("%s: %v", credentials, err)
 		}
 	}
+}
+
+// TestRenewedPassword is used by new connections, unless it is that of another
+// Redis.
+func TestRenewedPassword(t *testing.T) {
+	server := startRedis(t, "--user", "coordinator", "on", ">old", "~*", "&*", "+@all")
+	var now atomic.Value
+	url := func(password, at string) string { return "redis://coordinator:" + password + "@" + at }
+	now.Store(url("old", server.Addr))
+	r := connect(t, now.Load().(string), limits, func(s *Settings) {
+		s.Wakeup, s.PollInterval = Poll, time.Hour
+		s.Renewed = func() string { return now.Load().(string) }
+	})
+	r.raw = client(t, server.URL())
+	change := func(from, to string) {
+		t.Helper()
+		if err := r.raw.ACLSetUser(t.Context(), "coordinator", "<"+from, ">"+to).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.raw.ClientKillByFilter(t.Context(), "USER", "coordinator")
+	}
+	change("old", "new")
+	for _, renewed := range []string{url("old", server.Addr), url("new", redistest.FreeAddr(t)), "rediss" + url("new", server.Addr)[len("redis"):], "nonsense"} {
+		now.Store(renewed)
+		r.fails(Denied, all...)
+	}
+	now.Store(url("new", server.Addr))
+	r.fails("")
 }
 
 // systemCA is what a process believes in: Go reads that once.
@@ -90,9 +122,10 @@ func TestTLS(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", dir.Write("ca.pem", ca.PEM))
 	serve := func(name string, by *filestest.CA) string {
 		cert, key := dir.Pair(name, by, "127.0.0.1")
-		port := freePort(t)
+		at := redistest.FreeAddr(t)
+		_, port, _ := net.SplitHostPort(at)
 		startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no", "--requirepass", "secret")
-		return "rediss://:secret@127.0.0.1:" + port
+		return "rediss://:secret@" + at
 	}
 	known, unknown := serve("known", ca), serve("unknown", filestest.NewCA(t, "other"))
 	for _, url := range []string{known, unknown + "?skip_verify=true"} {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,6 +29,9 @@ type Settings struct {
 	// database if there are any. Of its query, what concerns connections counts;
 	// time-outs and repetitions are the broker's own.
 	URL string
+	// Renewed, if set, returns the URL as it is now. New connections use its user
+	// and its password, if it leads to where URL does; nothing else of it counts.
+	Renewed func() string
 	// Wakeup is Auto, Notify or Poll; empty is Auto.
 	Wakeup string
 	// FetchGrace is how long a result stays after it was fetched; 0: it is
@@ -103,6 +107,9 @@ func (s *Settings) options() (*redis.Options, error) {
 	if err != nil || o.DB < 0 {
 		return nil, errURL
 	}
+	if s.Renewed != nil {
+		o.CredentialsProviderContext = s.credentials(o.Addr, o.Username, o.Password, o.TLSConfig != nil)
+	}
 	o.Dialer = dialer(o.TLSConfig, s.Timeout)
 	o.Protocol = 2 // nothing here needs more, and it has no messages in between
 	o.DisableIdentity = true
@@ -116,6 +123,19 @@ func (s *Settings) options() (*redis.Options, error) {
 		o.PoolSize = connections
 	}
 	return o, nil
+}
+
+// credentials has each new connection ask for the user and the password of the
+// renewed URL. One that cannot be read, or leads elsewhere, is passed over: what
+// is another Redis' is not told to this one.
+func (s *Settings) credentials(addr, user, password string, secure bool) func(context.Context) (string, string, error) {
+	return func(context.Context) (string, string, error) {
+		o, err := redis.ParseURL(s.Renewed())
+		if err != nil || o.Addr != addr || (o.TLSConfig != nil) != secure {
+			return user, password, nil
+		}
+		return o.Username, o.Password, nil
+	}
 }
 
 // address is for people: where Redis is, without credentials.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,11 +16,11 @@ func ways(t *testing.T, test func(t *testing.T, r *rig)) {
 	notified := func(s *Settings) { s.Wakeup = Notify; s.PollInterval = time.Hour; s.BackupInterval = time.Hour }
 	polled := func(s *Settings) { s.Wakeup = Poll }
 	t.Run("notified", func(t *testing.T) {
-		r := connect(t, startRedis(t).url(), notified)
+		r := connect(t, startRedis(t).URL(), notified)
 		until(t, "notifications arrive", r.live.Load)
 		test(t, r)
 	})
-	t.Run("polled", func(t *testing.T) { test(t, connect(t, startRedis(t).url(), polled)) })
+	t.Run("polled", func(t *testing.T) { test(t, connect(t, startRedis(t).URL(), polled)) })
 	t.Run("polled in memory", func(t *testing.T) {
 		each(t, func(t *testing.T, url string) { test(t, connect(t, url, polled)) })
 	})
@@ -184,11 +185,38 @@ func TestAgainAndAgain(t *testing.T) {
 	})
 }
 
+// TestPollReadsWhatIsThere, of many mailboxes of which few are filled, and nothing
+// else.
+func TestPollReadsWhatIsThere(t *testing.T) {
+	r := connect(t, startRedis(t).URL(), func(s *Settings) { s.Wakeup, s.PollInterval = Poll, time.Hour })
+	var waiting []<-chan *Result
+	for i := range 2*askAtOnce + 100 {
+		c, _ := r.watch(Key{Tenant: "acme", ID: fmt.Sprint(i)})
+		waiting = append(waiting, c)
+	}
+	filled := []int{3, 700, 701}
+	for _, i := range filled {
+		r.push(Key{Tenant: "acme", ID: fmt.Sprint(i)}, fmt.Sprintf(`{"status_code":%d}`, 200+i))
+	}
+	r.poll(r.keys(nil))
+	for _, i := range filled {
+		if found := woken(t, waiting[i]); found.Status != 200+i {
+			t.Errorf("%d found %+v", i, found)
+		}
+	}
+	if said := r.raw.Info(t.Context(), "commandstats").Val(); !strings.Contains(said, "cmdstat_lindex:calls=3,") {
+		t.Errorf("Redis was asked: %s", said)
+	}
+	if n := r.Status().Watched; n != len(waiting)-len(filled) {
+		t.Errorf("%d are still waited for", n)
+	}
+}
+
 // TestNotify insists.
 func TestNotify(t *testing.T) {
 	server := startRedis(t, "--notify-keyspace-events", "KEg")
-	s := Settings{URL: server.url(), Wakeup: Notify}
-	want := "redis at 127.0.0.1:" + server.port + "/0: it sends no keyspace notifications for lists, and wakeup mode notify insists on them: set notify-keyspace-events Kl"
+	s := Settings{URL: server.URL(), Wakeup: Notify}
+	want := "redis at " + server.Addr + "/0: it sends no keyspace notifications for lists, and wakeup mode notify insists on them: set notify-keyspace-events Kl"
 	if _, err := Open(t.Context(), s, nil, nil); err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}
@@ -196,7 +224,7 @@ func TestNotify(t *testing.T) {
 
 // TestAutoFollows what Redis is set to.
 func TestAutoFollows(t *testing.T) {
-	r := connect(t, startRedis(t, "--notify-keyspace-events", "").url())
+	r := connect(t, startRedis(t, "--notify-keyspace-events", "").URL())
 	for range 2 {
 		if s := r.Status(); s.Wakeup != Poll {
 			t.Errorf("status %+v", s)

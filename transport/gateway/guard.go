@@ -16,7 +16,9 @@ type Guard struct {
 }
 
 // NewGuard makes a guard whose series have this name for their upstream and
-// their profile. It is to be closed.
+// their profile. It is to be closed. Of several guards of a name, the metrics
+// tell the state of the last that is open: while a configuration is replaced
+// there are two, and either may be the one that stays.
 func NewGuard(name string, s BreakerSettings, m *Metrics) *Guard {
 	g := &Guard{
 		breaker:  newBreaker(name, s, m),
@@ -25,16 +27,16 @@ func NewGuard(name string, s BreakerSettings, m *Metrics) *Guard {
 		duration: m.duration.WithLabelValues(name),
 	}
 	if g.breaker != nil {
-		m.breakers.guarded.Store(name, g.breaker)
+		m.breakers.guard(g.breaker)
 	}
 	return g
 }
 
-// Close has the metrics tell the breaker's state no more, unless a newer guard
-// of the name does so.
+// Close has the metrics tell the breaker's state no more, but that of the last
+// guard of the name that is still open. It may be called more than once.
 func (g *Guard) Close() {
-	if b := g.breaker; b != nil {
-		g.metrics.breakers.guarded.CompareAndDelete(b.profile, b)
+	if g.breaker != nil {
+		g.metrics.breakers.unguard(g.breaker)
 	}
 }
 

@@ -61,6 +61,33 @@ func TestGuard(t *testing.T) {
 	})
 }
 
+// TestGuardThatOutlivesANewerOne is told of again: a configuration that was built
+// was not put in force.
+func TestGuardThatOutlivesANewerOne(t *testing.T) {
+	r := &rig{t: t, reg: prometheus.NewRegistry()}
+	m := NewMetrics(r.reg)
+	s := BreakerSettings{Enabled: true, ConsecutiveFailures: 1, OpenTimeout: time.Hour, HalfOpenRequests: 1}
+	stays, other := NewGuard("redis", s, m), NewGuard("other", s, m)
+	p, _ := stays.Begin()
+	p.Fail()
+	for range 2 {
+		newer := NewGuard("redis", s, m)
+		if got := r.metric(`breaker_state{profile="redis"}`); got != 0 {
+			t.Errorf("beside a newer one that is closed the state is %v", got)
+		}
+		newer.Close()
+		newer.Close()
+		if got := r.metric(`breaker_state{profile="redis"}`); got != 2 {
+			t.Errorf("after the newer one has gone the state is %v", got)
+		}
+	}
+	other.Close()
+	stays.Close()
+	if got := r.metric(`breaker_state{profile="redis"}`); got != 0 {
+		t.Errorf("a closed guard tells %v", got)
+	}
+}
+
 // TestGuardWithoutBreaker lets everything pass.
 func TestGuardWithoutBreaker(t *testing.T) {
 	g := NewGuard("redis", BreakerSettings{}, NewMetrics(nil))

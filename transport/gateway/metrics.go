@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -57,8 +58,33 @@ func (m *Metrics) Show(upstreams ...*Upstream) { m.breakers.shown.Store(&upstrea
 
 // breakerStates are read when they are asked for.
 type breakerStates struct {
-	shown   atomic.Pointer[[]*Upstream]
-	guarded sync.Map // breakers of guards, by name
+	shown atomic.Pointer[[]*Upstream]
+
+	mu      sync.Mutex
+	guarded []*breaker // of the guards that are open, the oldest first
+}
+
+func (s *breakerStates) guard(b *breaker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guarded = append(s.guarded, b)
+}
+
+func (s *breakerStates) unguard(b *breaker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guarded = slices.DeleteFunc(s.guarded, func(other *breaker) bool { return other == b })
+}
+
+// guards returns the newest breaker of each name.
+func (s *breakerStates) guards() map[string]*breaker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := map[string]*breaker{}
+	for _, b := range s.guarded {
+		newest[b.profile] = b
+	}
+	return newest
 }
 
 var breakerState = prometheus.NewDesc(namespace+"_breaker_state",
@@ -69,10 +95,9 @@ func (*breakerStates) Describe(ch chan<- *prometheus.Desc) { ch <- breakerState 
 
 // Collect implements prometheus.Collector.
 func (s *breakerStates) Collect(ch chan<- prometheus.Metric) {
-	s.guarded.Range(func(name, b any) bool {
-		ch <- stateOf(name.(string), b.(*breaker))
-		return true
-	})
+	for name, b := range s.guards() {
+		ch <- stateOf(name, b)
+	}
 	shown := s.shown.Load()
 	if shown == nil {
 		return
