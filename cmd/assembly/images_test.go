@@ -407,8 +407,8 @@ func TestRenderWithoutTensorsFallsBackToTheChatFormat(t *testing.T) {
 	if n := r.metric(t, "llm_d_coordinator_format_fallback_total"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
+	r.settled() // then its line is in the log
 	if !strings.Contains(r.logs.String(), "render gave no tensors") {
 		t.Error("it is not in the log")
 	}
-	r.settled()
 }
