@@ -166,6 +166,14 @@ func (e *Engine) Line(p *phases.Pipeline) *Line {
 // again, for that would send its request's legs again.
 var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 
+// supervised is how a supervisor's actor is spawned. All share it, for one of its
+// own would be a good part of what a request that waits keeps.
+var supervised = actor.PropsFromProducer(func() actor.Actor { return &shell{} }, actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline))
+
+// supervisedAside is that of a request that stands aside, with a mailbox that takes
+// less memory than the default one while it is empty, and more for each message.
+var supervisedAside = supervised.Clone(actor.WithMailbox(actor.UnboundedLockfree()))
+
 // Start begins to drive a request, whose answer and outcome come by its Out. It
 // does not wait. The request is cancelled when ctx ends. An error refuses it:
 // nothing was begun then, and Out stays silent. A request with a deadline ends
@@ -197,17 +205,13 @@ func (l *Line) start(ctx context.Context, r *phases.Request) error {
 		s.cancel(err)
 		return err
 	}
-	props := actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithGuardian(stopOnFailure), actor.WithDispatcher(inline))
+	props := supervised
 	if s.aside { // there may be many of them, and each gets few messages
-		props.Configure(actor.WithMailbox(sparse))
+		props = supervisedAside
 	}
-	e.root.Spawn(props)
+	e.root.Send(e.root.Spawn(props), &begin{s})
 	return nil
 }
-
-// sparse is a mailbox that takes less memory than the default one while it is
-// empty, and more for each message.
-var sparse = actor.UnboundedLockfree()
 
 // ask has the phases refuse a request that will surely fail, up to one that will
 // answer it by itself. One that panics refuses it, too: this is the goroutine of a

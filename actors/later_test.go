@@ -54,7 +54,7 @@ func TestTaskThatEndsLaterHoldsNothing(t *testing.T) {
 	limit := budget.New(1 << 20)
 	prompt := &[1 << 20]byte{}
 	r := &phases.Request{ID: "long", Out: phases.NewResponse(), Journal: &journal.Journal{}, Memory: limit.Open(),
-		Passed: phases.Passed{Body: wire.NewPayload(prompt[:])}}
+		Passed: &phases.Passed{Body: wire.NewPayload(prompt[:])}}
 	if err := r.Memory.Charge(1 << 20); err != nil {
 		t.Fatal(err)
 	}

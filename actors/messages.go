@@ -31,6 +31,13 @@ type job struct {
 	home home
 }
 
+// begin is the first message to a supervisor's actor: which it is.
+type begin struct{ supervisor *supervisor }
+
+// IgnoreDeadLetterLogging is for completeness: an actor that has just been spawned
+// takes it.
+func (*begin) IgnoreDeadLetterLogging() {}
+
 // home tells a supervisor that a task has come home: every task that was
 // handed out is answered by exactly one.
 type home struct {

@@ -66,6 +66,19 @@ type supervisor struct {
 	outcome error
 }
 
+// shell is the actor of a supervisor, from its first message on.
+type shell struct{ supervisor *supervisor }
+
+// Receive handles a message.
+func (sh *shell) Receive(c actor.Context) {
+	if m, ok := c.Message().(*begin); ok {
+		sh.supervisor = m.supervisor
+	}
+	if sh.supervisor != nil {
+		sh.supervisor.Receive(c)
+	}
+}
+
 // maxReruns ends a request whose phases would start it again for ever.
 const maxReruns = 8
 
@@ -83,7 +96,7 @@ func (s *supervisor) Receive(c actor.Context) {
 	}()
 	s.beat()
 	switch m := c.Message().(type) {
-	case *actor.Started:
+	case *begin:
 		s.self = c.Self()
 		s.arm()
 		s.unhook = context.AfterFunc(s.ctx, func() { s.engine.root.Send(s.self, &canceled{}) })

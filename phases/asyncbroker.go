@@ -137,18 +137,17 @@ type async struct {
 	mode string
 	key  broker.Key
 	// good is for how long the request is good, from now on.
-	good  time.Duration
-	stage stage // what is planned next
+	good time.Duration
+	hold *hold
 	// outcome is by what it is counted; "" is not known yet.
 	outcome string
-
-	taken bool // passthrough: a slot of the quota, to be released
-	hold  *hold
 	// result is what the client gets. written: it has it, which its writer says;
 	// cleared: and what had to follow was done.
 	result  *broker.Result
 	written atomic.Bool
 	cleared bool
+	taken   bool  // passthrough: a slot of the quota, to be released
+	stage   stage // what is planned next
 }
 
 // stage is a run of the phase.

@@ -363,7 +363,7 @@ func TestQueuedCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAsyncRig(t, `{"RedisURL":"x"}`)
 			test.prepare(a.b)
-			r := &Request{ID: "call", Queued: Queued{test.method, test.id}, Header: http.Header{}, Out: NewResponse()}
+			r := &Request{ID: "call", Queued: &Queued{test.method, test.id}, Header: http.Header{}, Out: NewResponse()}
 			got := drive(t.Context(), r, PipelineOf(a.phase).QueuedCalls().Phases()[0], true)
 			if got.String() != test.want || a.b.commands() != test.commands {
 				t.Errorf("%v by %q, want %v by %q", got, a.b.commands(), test.want, test.commands)

@@ -15,13 +15,12 @@ import (
 // request writes it first; once that is home it belongs to the supervisor, but
 // for what mu guards.
 type hold struct {
-	// until is when it ends, capped: before the request's own deadline.
-	until  time.Time
-	capped bool
-	// ctx is the request's. attempted: there may be something in the queue.
-	ctx       context.Context
-	attempted bool
-	stop      func() // the watch, nil: there is none
+	until time.Time // when it ends
+	// capped: that is before the request's own deadline. attempted: there may be
+	// something in the queue.
+	capped, attempted bool
+	ctx               context.Context // the request's
+	stop              func()          // the watch, nil: there is none
 	// began is when the client was made to wait; zero: it is not.
 	began time.Time
 

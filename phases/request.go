@@ -26,7 +26,6 @@ type Request struct {
 	Header   http.Header // those that go on every leg
 	Query    string      // raw
 	Model    string
-	Stream   bool
 	Prompt   wire.Prompt
 	Received time.Time
 	// Tenant is whom the request is for: places are shared fairly among tenants.
@@ -38,17 +37,22 @@ type Request struct {
 	// has computed: decode alone serves it.
 	LocalKV string
 
-	// NamedByClient: ID is the client's own.
-	NamedByClient bool
+	// Passed is what came in on a route that does not run through the pipeline, or nil.
+	Passed *Passed
+	// Queued names the queued request that a call is about, or nil.
+	Queued *Queued
+
+	Stream        bool
+	NamedByClient bool // ID is the client's own
+
+	// How it is served.
+
 	// Aside: the request will be answered by the phase that said so at the door,
 	// which takes nothing of what the others need. It does not count among those
 	// in flight, whose bound is for decode's sake, but among those that wait.
 	Aside bool
-
-	// Passed is what came in on a route that does not run through the pipeline.
-	Passed Passed
-	// Queued names the queued request that a call is about.
-	Queued Queued
+	// What has been counted, once per request.
+	fellBack, bypassed bool
 
 	// What each phase found out: written by the phase alone, anew if it is run
 	// again.
@@ -67,9 +71,6 @@ type Request struct {
 
 	// Journal is what happened when; nil records nothing. Tasks may write it.
 	Journal *journal.Journal
-
-	// What has been counted, once per request.
-	fellBack, bypassed bool
 
 	// async is how the request stands with async-broker, nil: not at all.
 	async *async
@@ -176,7 +177,7 @@ func (r *Request) LetGo() {
 	if r.Prefilled.Params != nil && !r.Decoded.reached.get() {
 		return
 	}
-	r.Body, r.Prompt, r.Passed = nil, wire.Prompt{}, Passed{}
+	r.Body, r.Prompt, r.Passed = nil, wire.Prompt{}, nil
 	r.Fetched, r.Rendered, r.Encoded, r.Prefilled.Params = Fetched{}, Rendered{}, Encoded{}, nil
 	r.images.Leave()
 	r.images = nil

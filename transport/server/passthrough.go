@@ -56,7 +56,7 @@ func plain(path string) bool {
 func (s *desk) acceptPassthrough(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
 	req := &phases.Request{
 		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Query: r.URL.RawQuery, Out: phases.NewResponse(),
-		Passed: phases.Passed{Method: r.Method, Path: r.URL.Path, RawPath: r.URL.EscapedPath(),
+		Passed: &phases.Passed{Method: r.Method, Path: r.URL.Path, RawPath: r.URL.EscapedPath(),
 			ContentType: r.Header.Get("Content-Type"), Body: wire.NewPayload(text)},
 	}
 	if len(text) == 0 || isOpaque(req.Passed.ContentType) {

@@ -20,6 +20,6 @@ var queuedCalls = &wire.Protocol{Name: "queued-requests"}
 func (s *desk) acceptQueued(r *http.Request, p *wire.Protocol, id string, _ []byte) (*phases.Request, *wire.Fault) {
 	return &phases.Request{
 		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Out: phases.NewResponse(),
-		Queued: phases.Queued{Method: r.Method, ID: httprouter.ParamsFromContext(r.Context()).ByName("id")},
+		Queued: &phases.Queued{Method: r.Method, ID: httprouter.ParamsFromContext(r.Context()).ByName("id")},
 	}, nil
 }

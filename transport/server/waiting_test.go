@@ -93,7 +93,7 @@ func TestQueuedRoutes(t *testing.T) {
 	var got phases.Queued
 	r := start(t, never(t), mayWait, func(s *Settings) {
 		s.QueuedEngine = engine(func(ctx context.Context, req *phases.Request) error {
-			got = req.Queued
+			got = *req.Queued
 			return ok(ctx, req)
 		})
 	})
