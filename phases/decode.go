@@ -77,16 +77,19 @@ func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 
 func (p *decode) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
-	params := r.Prefilled.Params
+	var handoff wire.Transfers
+	if r.Prefilled.Handoff != nil {
+		handoff = *r.Prefilled.Handoff
+	}
 	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: stepDecode,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
-		run.once = params != nil && p.kv.Pins()
+		run.once = r.Prefilled.Handoff != nil && p.kv.Pins()
 		run.handedOff = r.Prefilled.At
 	}
 	run.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
-		Body:   func(string) wire.Payload { return proto.DecodeLeg(src, params) },
+		Body:   func(string) wire.Payload { return proto.DecodeLeg(src, handoff) },
 		Permit: r.decodePermit, Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold, Journal: r.Journal}
 	r.Decoded.reached = run.state
 	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: run.run}}}, nil

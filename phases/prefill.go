@@ -86,9 +86,13 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
+	var exchange kv.Exchange // of the last attempt
 	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
-			return proto.PrefillLeg(src, format, id, wire.Transfers{KV: p.kv.Prefill(), EC: embeddings})
+			exchange = p.kv.Begin(kv.Peer{})
+			told := exchange.Prefill()
+			told.EC = embeddings
+			return proto.PrefillLeg(src, format, id, told)
 		}}
 	return Plan{
 		Places: []string{PoolDecode},
@@ -100,7 +104,11 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			}
 			transfer := wire.Transfer(answer)
 			p.hosts.look(transfer, p.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
-			return Prefilled{Ran: true, Params: p.kv.Decode(transfer), At: time.Now(), Attempts: sent.Attempts}, nil
+			found := Prefilled{Ran: true, At: time.Now(), Attempts: sent.Attempts}
+			if told := exchange.Decode(transfer); told.HandOff() {
+				found.Handoff = &told
+			}
+			return found, nil
 		}}},
 	}, nil
 }
@@ -110,7 +118,7 @@ func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
 	found.Attempts += r.Prefilled.Attempts
 	r.Prefilled = found
 	r.Decoded.reached = nil
-	if p.kv.Pins() && found.Params == nil {
+	if p.kv.Pins() && found.Handoff == nil {
 		p.metrics.handoffMissing.Inc()
 		r.note("prefill gave no hand-off")
 	}
@@ -133,13 +141,13 @@ func (p *prefill) Release(r *Request) []Task {
 	if !p.release || !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
 		return nil
 	}
-	params := r.Prefilled.Params
-	if params == nil || p.lease > 0 && time.Since(r.Prefilled.At) > p.lease {
+	handoff := r.Prefilled.Handoff
+	if handoff == nil || p.lease > 0 && time.Since(r.Prefilled.At) > p.lease {
 		return nil
 	}
 	proto, src := r.Protocol, r.source()
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", Resend: gateway.ResendNever, Unjudged: true,
-		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, params) }}
+		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, *handoff) }}
 	return []Task{{Pool: PoolRelease, Over: r.keep(), Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()

@@ -148,9 +148,8 @@ type Rendered struct {
 type Prefilled struct {
 	// Ran: there was a prefill, and decode is told so.
 	Ran bool
-	// Params are the transfer params for decode, made of the answer's; nil is no
-	// hand-off.
-	Params wire.Text
+	// Handoff is what decode is told, made of the answer; nil is no hand-off.
+	Handoff *wire.Transfers
 	// At is when the answer came.
 	At time.Time
 	// Attempts counts the legs sent, over all runs.
@@ -174,11 +173,11 @@ type Decoded struct {
 // minutes, which a long prompt or large images need not lie in memory for. What
 // only a release could need is kept if there is going to be one.
 func (r *Request) LetGo() {
-	if r.Prefilled.Params != nil && !r.Decoded.reached.get() {
+	if r.Prefilled.Handoff != nil && !r.Decoded.reached.get() {
 		return
 	}
 	r.Body, r.Prompt, r.Passed = nil, wire.Prompt{}, nil
-	r.Fetched, r.Rendered, r.Encoded, r.Prefilled.Params = Fetched{}, Rendered{}, Encoded{}, nil
+	r.Fetched, r.Rendered, r.Encoded, r.Prefilled.Handoff = Fetched{}, Rendered{}, Encoded{}, nil
 	r.images.Leave()
 	r.images = nil
 	r.Memory.Empty()

@@ -18,6 +18,10 @@ type stamped struct{ kv.Connector }
 
 func (stamped) Name() string { return "kv-stamped" }
 
-func (stamped) Prefill() wire.Text {
-	return wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false,"x_fleet":"blue"}`)
+func (s stamped) Begin(p kv.Peer) kv.Exchange { return stamping{s.Connector.Begin(p)} }
+
+type stamping struct{ kv.Exchange }
+
+func (stamping) Prefill() wire.Transfers {
+	return wire.Transfers{KV: wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false,"x_fleet":"blue"}`)}
 }

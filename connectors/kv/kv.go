@@ -10,19 +10,16 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// Connector shapes the kv_transfer_params of one transfer protocol. It is
-// stateless and may be used by many goroutines.
+// Connector is one transfer protocol. It is stateless and may be used by many
+// goroutines.
 type Connector interface {
 	// Name is the connector's name in the configuration.
 	Name() string
-	// Prefill returns the transfer params of a prefill leg. It is asked anew
-	// for each attempt.
-	Prefill() wire.Text
-	// Decode returns the transfer params of the decode leg. given are those
-	// that prefill answered with: a JSON object, kept with all its fields and
-	// its spelling, or nil. It returns nil if there is no hand-off: decode is
-	// then sent without params and computes the prompt itself.
-	Decode(given []byte) wire.Text
+	// Needs says what the pipeline must give it.
+	Needs() Needs
+	// Begin begins an exchange with a prefill worker; it does not wait. Ids that
+	// the protocol wants from whoever sends the legs are minted here.
+	Begin(Peer) Exchange
 	// Pins reports whether a prefill worker keeps the KV of a hand-off for one
 	// reader: it can be used once, and unused it stays in GPU memory until a
 	// lease ends.
@@ -30,6 +27,45 @@ type Connector interface {
 	// HostField names the field of prefill's transfer params that says where the
 	// worker's KV is fetched from; "" if there is none.
 	HostField() string
+}
+
+// Exchange is one attempt to have a prompt's KV computed by one worker for
+// another. It is begun anew for each attempt, and used by one goroutine at a time.
+type Exchange interface {
+	// Prefill returns what the prefill leg is told.
+	Prefill() wire.Transfers
+	// Decode returns what the decode leg is told. given are the transfer params
+	// that prefill answered with: a JSON object, kept with all its fields and its
+	// spelling, or nil. It returns none if there is no hand-off: decode is then sent
+	// without and computes the prompt itself.
+	Decode(given []byte) wire.Transfers
+}
+
+// Needs is what a connector needs.
+type Needs struct {
+	// Order in which the legs are sent.
+	Order Order
+	// Peer: the address of the prefill worker.
+	Peer bool
+}
+
+// Order is when decode is sent.
+type Order uint8
+
+const (
+	// Sequential: once prefill has answered. The zero value.
+	Sequential Order = iota
+	// Together: with prefill, which does not answer before decode has connected.
+	Together
+	// AnyOrder: as the pipeline likes.
+	AnyOrder
+)
+
+// Peer is where a prefill worker is found by its decode worker. It is zero for a
+// connector that does not need it.
+type Peer struct {
+	Host string
+	Port int // of the worker's bootstrap or side channel
 }
 
 // Maker makes a connector, or says why it cannot be used.

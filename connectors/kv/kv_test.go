@@ -44,7 +44,7 @@ func TestPrefillParams(t *testing.T) {
 	} {
 		c := connector(t, name)
 		for range 2 { // anew for each attempt
-			wantText(t, c.Prefill(), want)
+			wantText(t, c.Begin(Peer{}).Prefill().KV, want)
 		}
 	}
 }
@@ -71,12 +71,12 @@ func TestNixlHandsOnWhatPrefillAnswered(t *testing.T) {
 			`{"remote_\u0065ngine_id":"e","remote_host":"h","remote_port":1,"do_remote_decode":false,"do_remote_prefill":true}`},
 	} {
 		given := []byte(tt.given)
-		got := c.Decode(given)
+		got := c.Begin(Peer{}).Decode(given).KV
 		wantText(t, got, tt.want)
 		if !json.Valid(text(got)) {
 			t.Errorf("%s is no JSON", text(got))
 		}
-		wantText(t, c.Decode(given), tt.want) // a second attempt
+		wantText(t, c.Begin(Peer{}).Decode(given).KV, tt.want) // a second attempt
 		if string(given) != tt.given {
 			t.Errorf("what was given has become %s", given)
 		}
@@ -101,11 +101,11 @@ func TestNixlWithoutHandOffSendsNothing(t *testing.T) {
 		given = append(given, `{`+strings.Join(missing, ",")+`}`, `{`+strings.Join(null, ",")+`}`)
 	}
 	for _, g := range given {
-		if got := c.Decode([]byte(g)); got != nil {
+		if got := c.Begin(Peer{}).Decode([]byte(g)).KV; got != nil {
 			t.Errorf("given %s decode is told %s", g, text(got))
 		}
 	}
-	if got := c.Decode(nil); got != nil {
+	if got := c.Begin(Peer{}).Decode(nil).KV; got != nil {
 		t.Errorf("given nothing decode is told %s", text(got))
 	}
 }
@@ -113,7 +113,7 @@ func TestNixlWithoutHandOffSendsNothing(t *testing.T) {
 func TestSharedStorageNeedsNoHandOff(t *testing.T) {
 	c := connector(t, "kv-shared-storage")
 	for _, given := range [][]byte{nil, []byte(`{}`), []byte(`{"remote_host":"h","do_remote_decode":true}`), []byte(`null`)} {
-		wantText(t, c.Decode(given), `{"do_remote_decode":false,"do_remote_prefill":true}`)
+		wantText(t, c.Begin(Peer{}).Decode(given).KV, `{"do_remote_decode":false,"do_remote_prefill":true}`)
 	}
 }
 

@@ -11,16 +11,18 @@ func init() {
 // pinned, and it can be read any number of times.
 type sharedStorage struct{}
 
-func (sharedStorage) Name() string { return "kv-shared-storage" }
-func (sharedStorage) Pins() bool   { return false }
+func (sharedStorage) Name() string          { return "kv-shared-storage" }
+func (sharedStorage) Needs() Needs          { return Needs{} }
+func (s sharedStorage) Begin(Peer) Exchange { return s }
+func (sharedStorage) Pins() bool            { return false }
 
 // HostField is empty: whoever sees the storage finds the KV.
 func (sharedStorage) HostField() string { return "" }
 
 var (
-	storagePrefill = wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false}`)
-	storageDecode  = wire.Raw(`{"do_remote_decode":false,"do_remote_prefill":true}`)
+	storagePrefill = wire.Transfers{KV: wire.Raw(`{"do_remote_decode":true,"do_remote_prefill":false}`)}
+	storageDecode  = wire.Transfers{KV: wire.Raw(`{"do_remote_decode":false,"do_remote_prefill":true}`)}
 )
 
-func (sharedStorage) Prefill() wire.Text      { return storagePrefill }
-func (sharedStorage) Decode([]byte) wire.Text { return storageDecode }
+func (sharedStorage) Prefill() wire.Transfers      { return storagePrefill }
+func (sharedStorage) Decode([]byte) wire.Transfers { return storageDecode }

@@ -89,7 +89,7 @@ func TestLegsOfImagesAreBuiltAgainAndAtOnce(t *testing.T) {
 				all = append(all, string(Chat.EncodeLeg(src, f, i).Append(nil)), string(Chat.PrefillLeg(src, f, "r", Transfers{KV: Raw("{}"), EC: Raw("{}")}).Append(nil)))
 			}
 		}
-		return append(all, string(Chat.DecodeLeg(src, Raw("{}")).Append(nil)), string(Chat.ReleaseLeg(src, Raw("{}")).Append(nil)), string(Chat.ProbeLeg(src).Append(nil)))
+		return append(all, string(Chat.DecodeLeg(src, Transfers{KV: Raw("{}")}).Append(nil)), string(Chat.ReleaseLeg(src, Transfers{KV: Raw("{}")}).Append(nil)), string(Chat.ProbeLeg(src).Append(nil)))
 	}
 	want := strings.Join(legs(), "\n")
 	done := make(chan string, 8)
@@ -127,7 +127,7 @@ func TestUUIDsAndProcessorArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		src := Chat.Source(body, prompt, nil, tokens)
-		for _, leg := range []Payload{Chat.DecodeLeg(src, nil), Chat.DecodeLeg(src, Raw("{}")), Chat.ReleaseLeg(src, Raw("{}"))} {
+		for _, leg := range []Payload{Chat.DecodeLeg(src, Transfers{}), Chat.DecodeLeg(src, Transfers{KV: Raw("{}")}), Chat.ReleaseLeg(src, Transfers{KV: Raw("{}")})} {
 			if got := bytes.Contains(leg.Append(nil), []byte(`{"image_url":"data:A","uuid":"h"}`)); got != want {
 				t.Errorf("%s: %s", member, leg.Append(nil))
 			}
@@ -136,7 +136,7 @@ func TestUUIDsAndProcessorArguments(t *testing.T) {
 			t.Errorf("the probe has a uuid: %s", leg)
 		}
 		// without a render step there are no hashes
-		if leg := Chat.DecodeLeg(Chat.Source(body, prompt, nil, Tokens{}), nil).Append(nil); bytes.Contains(leg, []byte("uuid")) || bytes.Contains(leg, []byte("tokens")) {
+		if leg := Chat.DecodeLeg(Chat.Source(body, prompt, nil, Tokens{}), Transfers{}).Append(nil); bytes.Contains(leg, []byte("uuid")) || bytes.Contains(leg, []byte("tokens")) {
 			t.Errorf("without render: %s", leg)
 		}
 	}

@@ -420,7 +420,7 @@ func checkRendered(t *testing.T, answer []byte, got Tokens, ids string, count, n
 		}
 	}
 	src := Chat.Source(body, prompt, nil, got)
-	legs := []Payload{Chat.ProbeLeg(src), Chat.DecodeLeg(src, Raw("{}")), Chat.ReleaseLeg(src, Raw("{}")), Chat.PrefillLeg(src, OpenAI, "r", Transfers{Raw("{}"), Raw("{}")})}
+	legs := []Payload{Chat.ProbeLeg(src), Chat.DecodeLeg(src, Transfers{KV: Raw("{}")}), Chat.ReleaseLeg(src, Transfers{KV: Raw("{}")}), Chat.PrefillLeg(src, OpenAI, "r", Transfers{KV: Raw("{}"), EC: Raw("{}")})}
 	format, asked := Chat.Format(false, src)
 	if asked {
 		legs = append(legs, Chat.PrefillLeg(src, format, "r", Transfers{KV: Raw("{}")}))

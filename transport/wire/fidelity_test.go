@@ -123,11 +123,11 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 	if want := c.LegPath(s); (byTokens != "") != (want != "") || want != "" && proto.LegPath(format) != want || asked != (byTokens != "" || !s.TokensIn || c.Protocol != wiretest.Chat) {
 		return nil, fmt.Errorf("format %v, asked %t, path %s", format, asked, want)
 	}
-	handOver, embeddings, err := connectorsOf(c, s)
+	exchange, embeddings, err := connectorsOf(c, s)
 	if err != nil {
 		return nil, err
 	}
-	params := handOver.Decode(wire.Transfer([]byte(c.Prefilled)))
+	params := exchange.Decode(wire.Transfer([]byte(c.Prefilled)))
 
 	legs := map[string]leg{}
 	add := func(name, kind string, p wire.Payload, want string) {
@@ -137,9 +137,9 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 		add("render", "render", proto.RenderLeg(src), c.Render(s))
 	}
 	add("probe", "probe", proto.ProbeLeg(src), c.Probe(s))
-	add("prefill", "prefill"+byTokens, proto.PrefillLeg(src, format, s.ID, wire.Transfers{KV: handOver.Prefill(), EC: embeddings}), c.Prefill(s))
+	add("prefill", "prefill"+byTokens, proto.PrefillLeg(src, format, s.ID, wire.Transfers{KV: exchange.Prefill().KV, EC: embeddings}), c.Prefill(s))
 	add("decode", "decode", proto.DecodeLeg(src, params), c.Decode(s))
-	add("alone", "alone", proto.DecodeLeg(src, nil), c.DecodeAlone(s))
+	add("alone", "alone", proto.DecodeLeg(src, wire.Transfers{}), c.DecodeAlone(s))
 	add("release", "release", proto.ReleaseLeg(src, params), c.Release(s))
 	if c.Protocol == wiretest.Chat && s.Tokens {
 		for i := range c.Images {
@@ -187,8 +187,8 @@ func sourceOf(proto *wire.Protocol, body *wire.Body, c *wiretest.Client, s wiret
 	return proto.Source(body, prompt, inlined, rendered), nil
 }
 
-// connectorsOf are the kv connector, and what prefill is told of the encodes.
-func connectorsOf(c *wiretest.Client, s wiretest.Shape) (kv.Connector, wire.Text, error) {
+// connectorsOf are an exchange of the kv connector, and what prefill is told of the encodes.
+func connectorsOf(c *wiretest.Client, s wiretest.Shape) (kv.Exchange, wire.Text, error) {
 	names := [2]string{"kv-shared-storage", "ec-shared-storage"}
 	if s.Nixl {
 		names[0] = "kv-nixl"
@@ -213,7 +213,7 @@ func connectorsOf(c *wiretest.Client, s wiretest.Shape) (kv.Connector, wire.Text
 		answers = append(answers, params)
 	}
 	merged, err := wire.MergeDescriptors(answers)
-	return handOver, embeddings.Prefill(merged), err
+	return handOver.Begin(kv.Peer{}), embeddings.Prefill(merged), err
 }
 
 // named are the members that the contract names for a leg of that kind. A member

@@ -116,7 +116,7 @@ func TestTensorsOfAGenerateClient(t *testing.T) {
 				t.Errorf("%s: features\n%s\nwant\n%s", tt.features, got, tt.want)
 			}
 		}
-		for _, leg := range []Payload{Generate.DecodeLeg(src, nil), Generate.ProbeLeg(src)} {
+		for _, leg := range []Payload{Generate.DecodeLeg(src, Transfers{}), Generate.ProbeLeg(src)} {
 			if got, want := string(leg.Append(nil)), `{"token_ids":[1,2],"features":`+tt.features+`}`; got != want {
 				t.Errorf("the leg is\n%s\nwant\n%s", got, want)
 			}
@@ -169,8 +169,8 @@ func FuzzGenerate(f *testing.F) {
 		src := Generate.Source(body, prompt, nil, Tokens{})
 		kv := Raw(`{"a":1}`)
 		for capped, legs := range map[bool][]Payload{
-			true:  {Generate.PrefillLeg(src, TokensIn, "r", Transfers{KV: kv}), Generate.ReleaseLeg(src, kv)},
-			false: {Generate.DecodeLeg(src, kv)},
+			true:  {Generate.PrefillLeg(src, TokensIn, "r", Transfers{KV: kv}), Generate.ReleaseLeg(src, Transfers{KV: kv})},
+			false: {Generate.DecodeLeg(src, Transfers{KV: kv})},
 		} {
 			for _, leg := range legs {
 				checkGenerateLeg(t, leg, capped)

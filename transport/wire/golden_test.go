@@ -148,13 +148,16 @@ func makeLeg(t *testing.T, dir string, proto *wire.Protocol, body *wire.Body, le
 		answer = "answer-none"
 	}
 	given := wire.Transfer(golden(t, dir, answer))
+	exchange := connector.Begin(kv.Peer{})
 	switch words[0] {
 	case "prefill":
-		return proto.PrefillLeg(src, format, goldenID, wire.Transfers{KV: connector.Prefill(), EC: goldenEmbeddings(t, dir, slices.Contains(words, "ec"))})
+		told := exchange.Prefill()
+		told.EC = goldenEmbeddings(t, dir, slices.Contains(words, "ec"))
+		return proto.PrefillLeg(src, format, goldenID, told)
 	case "decode":
-		return proto.DecodeLeg(src, connector.Decode(given))
+		return proto.DecodeLeg(src, exchange.Decode(given))
 	case "release":
-		return proto.ReleaseLeg(src, connector.Decode(given))
+		return proto.ReleaseLeg(src, exchange.Decode(given))
 	}
 	t.Fatalf("no such leg: %s", leg)
 	return wire.Payload{}

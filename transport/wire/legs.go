@@ -140,10 +140,32 @@ func (p *Protocol) capOutput(e *Edit) {
 	e.Delete("stream_options")
 }
 
-// Transfers are the transfer params of a leg; nil ones are not sent.
-type Transfers struct{ KV, EC Text }
+// Transfers are what connectors tell the worker of a leg. The zero value is
+// nothing.
+type Transfers struct {
+	// KV and EC are transfer params; nil ones are not sent.
+	KV, EC Text
+	// Fields are members of the body itself.
+	Fields []Field
+}
+
+// Field is a member of a body: a name that needs no escapes, and its value.
+type Field struct {
+	Name  string
+	Value Text
+}
+
+// HandOff reports whether there is anything of a KV connector.
+func (t Transfers) HandOff() bool { return t.KV != nil || len(t.Fields) > 0 }
 
 func (t Transfers) set(e *Edit) {
+	t.setParams(e)
+	for _, f := range t.Fields {
+		e.Set(f.Name, f.Value)
+	}
+}
+
+func (t Transfers) setParams(e *Edit) {
 	if t.KV != nil {
 		e.Set("kv_transfer_params", t.KV)
 	}
@@ -164,7 +186,7 @@ func (t Transfers) sampling(e *Edit, capped bool) {
 	}
 	if t.KV != nil || t.EC != nil {
 		extra := editOf(params.body.Get("extra_args"))
-		t.set(extra)
+		t.setParams(extra)
 		params.Set("extra_args", extra.Text())
 	}
 	e.Set("sampling_params", params.Text())
@@ -240,8 +262,8 @@ func (p *Protocol) finish(e *Edit, s Source, t Transfers, capped bool) Payload {
 // and transfer params. Images get their hash as uuid, so that a worker looks
 // them up instead of hashing them, unless processor arguments of the client
 // make it hash again.
-func (p *Protocol) DecodeLeg(s Source, kv Text) Payload {
-	return p.finish(s.edit(s.uuids()), s, Transfers{KV: kv}, false)
+func (p *Protocol) DecodeLeg(s Source, t Transfers) Payload {
+	return p.finish(s.edit(s.uuids()), s, t, false)
 }
 
 // uuids are the images whose hashes a decode leg names as their uuids, or nil.
@@ -266,10 +288,10 @@ func (p *Protocol) ProbeLeg(s Source) Payload { return p.finish(s.edit(nil), s, 
 // ReleaseLeg is the body of a decode leg whose answer nobody wants: it fetches
 // a hand-off, so that the prefill worker lets go of the KV, and asks for as
 // little as a prefill does.
-func (p *Protocol) ReleaseLeg(s Source, kv Text) Payload {
+func (p *Protocol) ReleaseLeg(s Source, t Transfers) Payload {
 	e := s.edit(s.uuids())
 	p.capOutput(e)
-	return p.finish(e, s, Transfers{KV: kv}, true)
+	return p.finish(e, s, t, true)
 }
 
 // errFinished is why a worker's answer is a failure though its status is 200:

@@ -31,7 +31,7 @@ func BenchmarkLegs(b *testing.B) {
 					b.Fatal(err)
 				}
 				s := Chat.Source(body, prompt, nil, tokens)
-				for _, leg := range []Payload{Chat.RenderLeg(s), Chat.PrefillLeg(s, OpenAI, "id", Transfers{KV: kv}), Chat.DecodeLeg(s, kv)} {
+				for _, leg := range []Payload{Chat.RenderLeg(s), Chat.PrefillLeg(s, OpenAI, "id", Transfers{KV: kv}), Chat.DecodeLeg(s, Transfers{KV: kv})} {
 					if leg.Size() == 0 {
 						b.Fatal("an empty leg")
 					}

@@ -431,7 +431,7 @@ func checkImages(t *testing.T, body *Body, messages []byte, prompt Prompt, want 
 	src := Chat.Source(body, prompt, media, Tokens{IDs: ids, Count: 1, Features: *hashes})
 	checkMessages(t, Chat.RenderLeg(src), oracleEdit(messages, want, uris, ""))
 	checkMessages(t, Chat.ProbeLeg(src), oracleEdit(messages, want, uris, ""))
-	checkMessages(t, Chat.DecodeLeg(src, nil), oracleEdit(messages, want, uris, `"h"`))
+	checkMessages(t, Chat.DecodeLeg(src, Transfers{}), oracleEdit(messages, want, uris, `"h"`))
 	for i, im := range want {
 		part := oracleEdit(im.part.of(messages), []oracleImage{{part: place{0, im.part.hi - im.part.lo}, url: place{im.url.lo - im.part.lo, im.url.hi - im.part.lo}, uuid: im.uuid}}, uris[i:i+1], "")
 		checkMessages(t, Chat.EncodeLeg(src, OpenAI, i), []byte(`[{"role":"user","content":[`+string(part)+`]}]`))
