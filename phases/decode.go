@@ -50,6 +50,9 @@ func NewDecode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("kv_connector", "%v", err)
 	}
+	if err := noSequence(params, connector); err != nil {
+		return nil, err
+	}
 	return &decode{upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}, nil
 }
 

@@ -162,7 +162,7 @@ func TestRenderParams(t *testing.T) {
 		}
 	}
 	for _, f := range []Factory{NewPrefill, NewDecode} {
-		if _, err := f(b.deps, params(`{"KVConnector":"kv-sglang"}`)); err == nil || !strings.HasPrefix(err.Error(), "kv_connector: kv-sglang needs") {
+		if _, err := f(b.deps, params(`{"KVConnector":"kv-sglang"}`)); err == nil || !strings.HasPrefix(err.Error(), `kv_connector: kv-sglang needs prefill and decode in flight together: use one step "prefill-decode"`) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -54,6 +54,9 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("kv_connector", "%v", err)
 	}
+	if err := noSequence(params, connector); err != nil {
+		return nil, err
+	}
 	embeddings, err := ec.New(p.ECConnector)
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)

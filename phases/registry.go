@@ -32,6 +32,8 @@ type Deps struct {
 	// name none, UseOpenAIFormat is the format of those that say nothing.
 	KVConnector, ECConnector string
 	UseOpenAIFormat          bool
+	// LookupEnv finds environment variables; nil is os.LookupEnv.
+	LookupEnv func(name string) (string, bool)
 	// KVLease is how long a worker keeps a prefill's KV for its decode.
 	KVLease time.Duration
 	// Memory is charged for what requests hold; nil charges nothing.

@@ -77,6 +77,8 @@ type Request struct {
 
 	// decodePermit is the right to send decode, taken with its place.
 	decodePermit *gateway.Permit
+	// worker is what an earlier answer called the request's prefill worker, or nil.
+	worker *string
 	// fetching is what replace-media-urls has under way, images what it has got:
 	// they stay charged until their seats are left.
 	fetching *fetching

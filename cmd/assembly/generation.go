@@ -87,10 +87,11 @@ func (b *builder) build() (err error) {
 		},
 		NewBroker:   b.broker,
 		KVConnector: p.KVConnector, ECConnector: p.ECConnector, UseOpenAIFormat: p.UseOpenAIFormat, KVLease: p.KVLease,
-		Memory:  b.c.Memory,
-		OnClose: func(f func()) { b.g.closers = append(b.g.closers, f) },
-		Metrics: b.c.phaseMetrics,
-		Log:     b.c.log,
+		LookupEnv: b.c.options.LookupEnv,
+		Memory:    b.c.Memory,
+		OnClose:   func(f func()) { b.g.closers = append(b.g.closers, f) },
+		Metrics:   b.c.phaseMetrics,
+		Log:       b.c.log,
 	}
 	steps := make([]phases.Step, len(p.Steps))
 	for i, s := range p.Steps {

@@ -47,6 +47,22 @@ type Needs struct {
 	Order Order
 	// Peer: the address of the prefill worker.
 	Peer bool
+	// Port is where the peer listens; zero without Peer.
+	Port Port
+	// Whole: prefill caps its output itself and decode goes on from its token, so
+	// that both legs are the client's whole request, streamed if that is.
+	Whole bool
+	// NoGenerate: these workers have no route that takes token ids instead of text.
+	NoGenerate bool
+}
+
+// Port is where all prefill workers listen for decode workers.
+type Port struct {
+	// Default is the engine's own.
+	Default int
+	// Env names the environment variable by which the engine is told another. The
+	// coordinator reads it as the workers do; "" is none.
+	Env string
 }
 
 // Order is when decode is sent.

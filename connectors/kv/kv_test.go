@@ -137,18 +137,6 @@ func TestUnknownConnectorSaysWhichThereAre(t *testing.T) {
 	}
 }
 
-func TestSglangSaysWhyItCannotBeUsed(t *testing.T) {
-	c, err := New("kv-sglang")
-	if err == nil || c != nil {
-		t.Fatalf("New = %v, %v", c, err)
-	}
-	for _, part := range []string{"kv-sglang needs prefill and decode in flight together", "kv-nixl or kv-shared-storage"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
-		}
-	}
-}
-
 func TestNamesAreSorted(t *testing.T) {
 	if got, want := Names(), []string{"kv-nixl", "kv-sglang", "kv-shared-storage"}; !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)

@@ -136,7 +136,7 @@ func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 		}
 		return a.failed(err)
 	}
-	a.resp = resp
+	a.resp, sent.Header = resp, resp.Header
 	a.call.Answered(resp.StatusCode, time.Now())
 	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
 	if !leg.Hold || resp.StatusCode/100 != 2 || !wire.IsEventStream(resp.Header) {
@@ -288,6 +288,9 @@ func (a *attempt) header(leg *Leg, id string) http.Header {
 	}
 	if leg.Prefer != "" {
 		h["Prefer"] = []string{leg.Prefer}
+	}
+	if leg.Pin != "" {
+		h[wire.HeaderPin] = []string{leg.Pin}
 	}
 	if h["User-Agent"] == nil {
 		h["User-Agent"] = []string{""} // net/http would add its own name

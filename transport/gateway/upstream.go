@@ -112,6 +112,9 @@ type Leg struct {
 	Body func(id string) wire.Payload
 	// Prefer, if set, is sent as the header Prefer.
 	Prefer string
+	// Pin, if set, is the address and port of the worker that the gateway is to
+	// send it to.
+	Pin string
 	// Timeout, if set, is used instead of the upstream's.
 	Timeout time.Duration
 	// Permit, if set, is used for the first attempt instead of a new one.
@@ -179,6 +182,8 @@ type Sent struct {
 	// Reached: for at least one of them a connection was there, and no answer in
 	// which the gateway says that it dropped the leg: a worker may have seen it.
 	Reached bool
+	// Header is that of the last answer; nil if there was none.
+	Header http.Header
 
 	last *failure
 }

@@ -13,6 +13,9 @@ const (
 	HeaderHop        = "X-Coordinator-Hop"
 	HeaderDropReason = "X-Llm-D-Request-Dropped-Reason"
 	HeaderRetryAfter = "Retry-After"
+	// HeaderPin tells the gateway which prefill worker, by address and port, a leg
+	// is for.
+	HeaderPin = "X-Prefill-Pin-Host-Port"
 
 	// destinationPrefix begins every name that addresses an endpoint directly.
 	destinationPrefix = "X-Gateway-Destination-Endpoint"
@@ -24,7 +27,7 @@ var hopByHop = nameSet("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-
 
 // routing are the headers by which workers or gateways can be told where a
 // request goes. Clients may neither choose nor see that.
-var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Prefill-Pin-Host-Port",
+var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", HeaderPin,
 	"X-Data-Parallel-Rank")
 
 // owned are the request headers that the coordinator sets itself or that
