@@ -155,6 +155,15 @@ func (s *supervisor) reuse(pl *place) {
 	}
 }
 
+// passOn gives a place back that the plan needs no longer, unless a task is at work
+// in it.
+func (s *supervisor) passOn(pl *place) {
+	if !pl.busy && slices.Contains(s.plan.Passing, pl.pool.name) {
+		s.places = slices.DeleteFunc(s.places, func(held *place) bool { return held == pl })
+		s.engine.pools.free(pl)
+	}
+}
+
 // refused handles a ticket that is void: its task, or the phase's place, is
 // refused.
 func (s *supervisor) refused(m *refused) {

@@ -50,6 +50,7 @@ type supervisor struct {
 	succeeded int
 	open      int // tasks that are not home, and a ticket for places
 	awaited   int // those of them that no worker runs
+	relays    bool
 	waiting   []*ticket
 	// out: something of the run was handed out. Guarded by the pools' lock while a
 	// ticket waits.
@@ -197,6 +198,7 @@ func (s *supervisor) collect(m *home) {
 		m.place.busy = false
 		if s.failed == nil && !s.settled {
 			s.reuse(m.place)
+			s.passOn(m.place)
 		}
 	}
 	if m.err == nil {
@@ -210,13 +212,23 @@ func (s *supervisor) collect(m *home) {
 		s.handOut()
 	case s.open == 0:
 		s.joinStep()
+	default:
+		s.letGo()
 	}
 }
 
-// relaying lets go of what the request holds for tasks: the one that goes on is
-// the last.
+// relaying notes that a task goes on without its worker.
 func (s *supervisor) relaying(m *relaying) {
-	if m.run != s.run || s.settled || s.open > 1 || s.next < len(s.plan.Tasks) {
+	if m.run == s.run {
+		s.relays = true
+		s.letGo()
+	}
+}
+
+// letGo lets go of what the request holds for tasks, once the one that goes on is
+// the last.
+func (s *supervisor) letGo() {
+	if !s.relays || s.settled || s.failed != nil || s.open > 1 || s.next < len(s.plan.Tasks) {
 		return
 	}
 	s.plan = phases.Plan{Tasks: make([]phases.Task, len(s.plan.Tasks))}

@@ -38,7 +38,7 @@ func (m *Metrics) pipeline(p *phases.Pipeline) *pipeline {
 func (s *supervisor) beginStep() {
 	s.run++
 	s.plan, s.failed, s.next, s.results = phases.Plan{}, nil, 0, nil
-	s.succeeded, s.out = 0, false
+	s.succeeded, s.out, s.relays = 0, false, false
 	s.beat()
 	clear(s.waiting) // their tasks hold what the request may have let go
 	s.waiting = s.waiting[:0]

@@ -249,9 +249,6 @@ func (r *Request) nameWorker(header string, answer http.Header) {
 // namedWorker returns what nameWorker was told.
 func (r *Request) namedWorker() string { return *cmp.Or(r.worker, new(string)) }
 
-// stepPrefillDecode sends both legs together.
-const stepPrefillDecode = "prefill-decode"
-
 // noSequence refuses a connector that needs both legs at once on a step that sends
 // one after the other.
 func noSequence(params Params, c kv.Connector) error {

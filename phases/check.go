@@ -11,8 +11,8 @@ func (p *Pipeline) check() error {
 		}
 		at[ph.Name()] = i
 	}
-	if d, ok := at[stepDecode]; !ok || d != len(p.phases)-1 {
-		return fmt.Errorf("pipeline: a %q step must be there, once, as the last step", stepDecode)
+	if err := p.checkLast(at); err != nil {
+		return err
 	}
 	for _, o := range orders {
 		first, ok := at[o.first]
@@ -25,6 +25,23 @@ func (p *Pipeline) check() error {
 		return err
 	}
 	p.connect(at)
+	return nil
+}
+
+// checkLast checks the step that answers.
+func (p *Pipeline) checkLast(at map[string]int) error {
+	last := stepDecode
+	if _, ok := at[stepPrefillDecode]; ok {
+		last = stepPrefillDecode
+		for _, other := range []string{stepPrefill, stepDecode} {
+			if _, ok := at[other]; ok {
+				return fmt.Errorf("pipeline: %q does what %q and %q do: remove %q", last, stepPrefill, stepDecode, other)
+			}
+		}
+	}
+	if d, ok := at[last]; !ok || d != len(p.phases)-1 {
+		return fmt.Errorf("pipeline: a %q step must be there, once, as the last step", last)
+	}
 	return nil
 }
 
@@ -47,29 +64,59 @@ func (p *Pipeline) checkNeeds(at map[string]int) error {
 	_, hasRender := at[stepRender]
 	e, hasEncode := at[stepEncode]
 	f, hasPrefill := at[stepPrefill]
+	_, hasPair := at[stepPrefillDecode]
 	if hasEncode && !hasRender {
 		return fmt.Errorf("pipeline: %q needs a %q step, which finds the images in the prompt", stepEncode, stepRender)
 	}
-	if hasEncode && !hasPrefill {
+	if hasEncode && !hasPrefill && !hasPair {
 		return fmt.Errorf("pipeline: %q needs a %q step, which uses the embeddings", stepEncode, stepPrefill)
 	}
-	if !hasPrefill {
-		return nil
+	tokensIn, embeddings := false, ""
+	switch {
+	case hasPair:
+		embeddings = p.phases[at[stepPrefillDecode]].(*prefillDecode).ec.Name()
+	case hasPrefill:
+		prefill, decode := p.phases[f].(*prefill), p.phases[at[stepDecode]].(*decode)
+		if a, b := prefill.kv.Name(), decode.kv.Name(); a != b {
+			return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
+		}
+		tokensIn, embeddings = !prefill.openAI, prefill.ec.Name()
 	}
-	prefill, decode := p.phases[f].(*prefill), p.phases[at[stepDecode]].(*decode)
-	if a, b := prefill.kv.Name(), decode.kv.Name(); a != b {
-		return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
-	}
-	tokensIn := !prefill.openAI
 	if hasEncode {
 		encode := p.phases[e].(*encode)
-		if a, b := encode.ec.Name(), prefill.ec.Name(); a != b {
-			return fmt.Errorf("pipeline: encode has the ec connector %s and prefill %s; they must be the same", a, b)
+		if a := encode.ec.Name(); a != embeddings {
+			return fmt.Errorf("pipeline: encode has the ec connector %s and prefill %s; they must be the same", a, embeddings)
 		}
 		tokensIn = tokensIn || !encode.openAI
 	}
 	if tokensIn && !hasRender {
 		return fmt.Errorf("pipeline: use_openai_format = false needs a %q step, which finds the token ids", stepRender)
+	}
+	return p.checkNamed(at)
+}
+
+// bootstrapping is a phase that may have to know its prefill worker.
+type bootstrapping interface{ bootstraps() *bootstrap }
+
+// watched returns the header by which earlier answers are to name a prefill worker;
+// "" is none.
+func (p *Pipeline) watched() string {
+	for _, ph := range p.phases {
+		if b, ok := ph.(bootstrapping); ok && b.bootstraps().watches() != "" {
+			return b.bootstraps().watches()
+		}
+	}
+	return ""
+}
+
+// checkNamed checks that there is an earlier answer which can name the worker.
+func (p *Pipeline) checkNamed(at map[string]int) error {
+	_, pair := at[stepPrefillDecode]
+	_, encodes := at[stepEncode]
+	_, probes := at[stepConditional]
+	if name := p.watched(); pair && name != "" && !encodes && !probes {
+		return fmt.Errorf("pipeline: bootstrap_from = %q needs a step before %q whose answers have that header: %q or %q",
+			fromHeader+name, stepPrefillDecode, stepConditional, stepEncode)
 	}
 	return nil
 }
@@ -77,13 +124,17 @@ func (p *Pipeline) checkNeeds(at map[string]int) error {
 // connect tells phases what they have to know of others.
 func (p *Pipeline) connect(at map[string]int) {
 	_, probed := at[stepConditional]
-	tensors := false
+	names, tensors, whole := p.watched(), false, false
+	if i, ok := at[stepPrefillDecode]; ok {
+		last := p.phases[i].(*prefillDecode)
+		last.probed, whole = probed, last.needs.Whole
+	}
 	for _, ph := range p.phases {
 		switch ph := ph.(type) {
 		case *conditional:
-			ph.hold = p.phases[at[stepDecode]].(*decode).hold
+			ph.hold, ph.whole, ph.names = p.holds(), whole, names
 		case *encode:
-			ph.probed = probed
+			ph.probed, ph.whole, ph.names = probed, whole, names
 			tensors = tensors || !ph.openAI
 		case *prefill:
 			ph.probed = probed
@@ -95,4 +146,15 @@ func (p *Pipeline) connect(at map[string]int) {
 			r.tensors = tensors
 		}
 	}
+}
+
+// holds reports whether the last step holds first events.
+func (p *Pipeline) holds() bool {
+	switch last := p.phases[len(p.phases)-1].(type) {
+	case *decode:
+		return last.hold
+	case *prefillDecode:
+		return last.decode.hold
+	}
+	return false
 }

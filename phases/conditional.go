@@ -27,6 +27,11 @@ type conditional struct {
 	decode  *gateway.Upstream
 	timeout time.Duration
 	hold    bool // as decode does
+	// whole: what follows serves every request with both legs, so that none is
+	// spared the probe. names is the header by which a miss is to name a prefill
+	// worker; "" is none.
+	whole   bool
+	names   string
 	metrics *Metrics
 }
 
@@ -60,10 +65,13 @@ const (
 	failed   probe = "error"
 )
 
+// missed is the result of a probe that is deferred: the headers of its answer.
+type missed http.Header
+
 // Plan probes under decode's place and permit, which the request keeps after a
 // miss. Its failures say nothing of decode: it is judged by nobody.
 func (p *conditional) Plan(r *Request) (Plan, error) {
-	if r.LocalKV != "" {
+	if r.LocalKV != "" && !p.whole {
 		r.bypass(p.metrics)
 		return Plan{}, nil
 	}
@@ -86,7 +94,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 			switch {
 			case answer.Status == http.StatusPreconditionFailed:
 				answer.Discard()
-				return deferred, nil
+				return missed(answer.Header), nil
 			case answer.Status >= 500:
 				answer.Discard()
 				return failed, nil
@@ -115,7 +123,11 @@ func (p *conditional) holdBack(answer *gateway.Answer, proto *wire.Protocol) ([]
 }
 
 func (p *conditional) Join(r *Request, results []Result) (Verdict, error) {
-	result := results[0].(probe)
+	result, answered := results[0].(probe)
+	if !answered {
+		result = deferred
+		r.nameWorker(p.names, http.Header(results[0].(missed)))
+	}
 	p.metrics.probes.WithLabelValues(string(result)).Inc()
 	switch result {
 	case served, rejected:

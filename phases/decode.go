@@ -33,6 +33,7 @@ type DecodeParams struct {
 // same hand-off only if it provably reached no worker. After any other failure
 // before the first byte the request starts again, once, from prefill.
 type decode struct {
+	own      string // name of the step that it is, or is part of
 	upstream *gateway.Upstream
 	kv       kv.Connector
 	hold     bool
@@ -53,7 +54,7 @@ func NewDecode(deps Deps, params Params) (Phase, error) {
 	if err := noSequence(params, connector); err != nil {
 		return nil, err
 	}
-	return &decode{upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}, nil
+	return &decode{own: stepDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}, nil
 }
 
 func (p *decode) Name() string { return stepDecode }
@@ -72,9 +73,12 @@ func (p *decode) String() string {
 // Admit refuses a request at the door while no decode may be sent.
 func (p *decode) Admit(*Request) error { return p.upstream.Ready() }
 
-// handoffState tells whether a worker may have a hand-off. Decode's task writes
-// it, the supervisor reads it when the task is home.
-type handoffState struct{ reached atomic.Bool }
+// handoffState tells whether a worker may have a hand-off, and how many legs a run
+// has sent. Tasks write it, the supervisor reads it when they are home.
+type handoffState struct {
+	reached           atomic.Bool
+	decodes, prefills atomic.Int32 // prefills: beside decode
+}
 
 func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
 
@@ -84,7 +88,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 	if r.Prefilled.Handoff != nil {
 		handoff = *r.Prefilled.Handoff
 	}
-	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: stepDecode,
+	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: p.own,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
@@ -112,6 +116,8 @@ type decoding struct {
 	rerun    string
 	spent    bool
 	deadline time.Time
+	// beside is the prefill that runs at the same time, nil if none does.
+	beside *pair
 }
 
 // leaseMargin is how much of a lease has to be left for decode to fetch the KV.
@@ -132,7 +138,6 @@ var errStale = wire.Faultf(wire.UpstreamTimeout, "the prompt's KV was not fetche
 // again ends a run of decode: the request starts again from a step.
 type again struct {
 	from, reason string
-	attempts     int
 	cause        error
 }
 
@@ -146,6 +151,7 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 	}
 	answer, sent, err := d.upstream.Open(ctx, d.leg)
 	d.state.reached.Store(sent.Reached)
+	d.state.decodes.Store(int32(sent.Attempts))
 	if err != nil {
 		return nil, d.failed(ctx, sent, err)
 	}
@@ -154,12 +160,15 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 	if reason := worthRerun(answer.Status); reason != "" {
 		if d.mayRerun(ctx, reason, answer.Header.Get(wire.HeaderRetryAfter)) {
 			answer.Discard()
-			return nil, d.again(d.from(reason), reason, sent, statusFault(answer.Status))
+			return nil, &again{d.from(reason), reason, statusFault(answer.Status)}
 		}
 	} else if d.hold {
 		if held, err = holdBack(answer, d.proto); err != nil {
-			return nil, d.failedInside(ctx, sent, err)
+			return nil, d.failedInside(ctx, err)
 		}
+	}
+	if err := d.beside.answered(answer.Status); err != nil {
+		return nil, err
 	}
 	return d.way.relay(ctx, answer, held, Decoded{Status: answer.Status, Attempts: sent.Attempts})
 }
@@ -186,7 +195,7 @@ func statusFault(status int) error {
 
 // mayRerun reports whether the request may start again, and waits for its time.
 func (d *decoding) mayRerun(ctx context.Context, reason, after string) bool {
-	return !d.spent && d.upstream.Retry(ctx, 1, reason, after, d.deadline)
+	return !d.spent && d.beside.giveUp() && d.upstream.Retry(ctx, 1, reason, after, d.deadline)
 }
 
 // failed says what becomes of a leg that got no answer.
@@ -194,7 +203,7 @@ func (d *decoding) failed(ctx context.Context, sent gateway.Sent, err error) err
 	if errors.Is(err, errStale) {
 		d.metrics.handoffExpired.Inc()
 		if d.mayRerun(ctx, "kv_lease", "") {
-			return d.again(stepPrefill, "kv_lease", sent, err)
+			return &again{stepPrefill, "kv_lease", err}
 		}
 		return err
 	}
@@ -202,28 +211,24 @@ func (d *decoding) failed(ctx context.Context, sent gateway.Sent, err error) err
 	if reason == "" || !sent.Reached || !d.mayRerun(ctx, reason, "") {
 		return err // where it reached nobody it has been sent again often enough
 	}
-	return d.again(d.from(reason), reason, sent, err)
+	return &again{d.from(reason), reason, err}
 }
 
 // from returns the step to start again from. A hand-off that can be read more
 // than once is as good as it was, unless it may be the reason.
 func (d *decoding) from(reason string) string {
 	if !d.once && reason != "500" {
-		return stepDecode
+		return d.own
 	}
 	return d.rerun
 }
 
 // failedInside says what becomes of an answer that failed while it was held.
-func (d *decoding) failedInside(ctx context.Context, sent gateway.Sent, err error) error {
+func (d *decoding) failedInside(ctx context.Context, err error) error {
 	if ctx.Err() != nil || !d.mayRerun(ctx, "first_event", "") {
 		return err
 	}
-	return d.again(d.rerun, "first_event", sent, err)
-}
-
-func (d *decoding) again(from, reason string, sent gateway.Sent, cause error) error {
-	return &again{from: from, reason: reason, attempts: sent.Attempts, cause: cause}
+	return &again{d.rerun, "first_event", err}
 }
 
 func (p *decode) Join(r *Request, results []Result) (Verdict, error) {
@@ -240,12 +245,13 @@ func (p *decode) Recover(r *Request, err error) (Verdict, error) {
 		return Verdict{}, err
 	}
 	r.Decoded.Reruns++
-	r.Decoded.Attempts += a.attempts
+	r.Decoded.Attempts += int(r.Decoded.reached.decodes.Load())
+	r.decodePermit.GiveBack() // if decode was not sent
 	r.decodePermit = nil
 	p.metrics.reruns.WithLabelValues(a.reason).Inc()
 	r.note("run again from " + a.from + ": " + a.reason)
-	if a.from == stepDecode {
-		return Verdict{Again: stepDecode}, r.takeDecodePermit(p.upstream)
+	if a.from == p.own {
+		return Verdict{Again: p.own}, r.takeDecodePermit(p.upstream)
 	}
 	return Verdict{Again: a.from}, nil
 }

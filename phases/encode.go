@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/llm-coordinator/coordinator/connectors/ec"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -28,6 +29,8 @@ type encode struct {
 	ec       ec.Connector
 	openAI   bool
 	probed   bool // as prefill's
+	whole    bool // as conditional's
+	names    string
 	parallel int
 	hosts    *advertised
 	metrics  *Metrics
@@ -67,17 +70,20 @@ func formatName(openAI bool) string {
 
 // Admit refuses a request with images at the door while no encode may be sent.
 func (p *encode) Admit(r *Request) error {
-	if p.probed || r.Prompt.Media.Len() == 0 || r.LocalKV != "" {
+	if p.probed || r.Prompt.Media.Len() == 0 || p.spared(r) {
 		return nil
 	}
 	return p.upstream.Ready()
 }
 
+// spared reports whether no prefill will use the embeddings.
+func (p *encode) spared(r *Request) bool { return r.LocalKV != "" && !p.whole }
+
 // Plan makes one task for each distinct image. For completions there are none,
 // and for generate prefill encodes inline.
 func (p *encode) Plan(r *Request) (Plan, error) {
 	src := r.source()
-	if src.Media.Len() == 0 || r.LocalKV != "" {
+	if src.Media.Len() == 0 || p.spared(r) {
 		return Plan{}, nil
 	}
 	format := r.format(p.openAI, src, p.metrics)
@@ -112,7 +118,7 @@ func (r *Request) format(openAI bool, src wire.Source, m *Metrics) wire.Format {
 
 // run encodes one image and returns its descriptors.
 func (p *encode) run(ctx context.Context, leg gateway.Leg, hash []byte) (Result, error) {
-	answer, _, err := p.upstream.Call(ctx, leg)
+	answer, sent, err := p.upstream.Call(ctx, leg)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +126,13 @@ func (p *encode) run(ctx context.Context, leg gateway.Leg, hash []byte) (Result,
 	name, _ := wire.Unquote(hash)
 	own := wire.Lookup(params, name)
 	p.hosts.look(own, p.ec.HostField(), stepEncode, "set VLLM_EC_SIDE_CHANNEL_HOST there")
-	return descriptors{params: params, odd: !ok, missing: p.ec.Described() && wire.IsNull(own)}, nil
+	return descriptors{header: sent.Header, params: params, odd: !ok, missing: p.ec.Described() && wire.IsNull(own)}, nil
 }
 
 // descriptors are those in one answer. missing: that of its own image is not
 // among them. odd: what was there in their place is no object, and was ignored.
 type descriptors struct {
+	header       http.Header // of the answer
 	params       []byte
 	missing, odd bool
 }
@@ -134,6 +141,7 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 	answers := make([][]byte, 0, len(results))
 	for _, result := range results {
 		d := result.(descriptors)
+		r.nameWorker(p.names, d.header)
 		if d.missing {
 			p.metrics.ecMissing.Inc()
 			r.note("encode gave no descriptor")

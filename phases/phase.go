@@ -70,6 +70,9 @@ type Plan struct {
 	// several should take them in one plan: two requests that each hold what
 	// the other waits for wait until the queue's time-out.
 	Places []string
+	// Passing names those of Places that go back as soon as a task that ran there
+	// has come home, if none has failed.
+	Passing []string
 	// Placed, if set, is called once the places are held, before any task is
 	// sent; an error fails the request.
 	Placed func() error

@@ -42,6 +42,8 @@ const (
 	Probe   = "probe"
 	Encode  = "encode"
 	Prefill = "prefill"
+	// Reserve is a call by which the gateway chooses a prefill worker.
+	Reserve = "reserve"
 	Decode  = "decode"
 	Origin  = "origin"
 	Unknown = "unknown"
@@ -51,6 +53,10 @@ const (
 const (
 	KVNixl          = "kv-nixl"
 	KVSharedStorage = "kv-shared-storage"
+	// KVSGLang is a pair of SGLang's workers: each waits for the other in the room
+	// that both legs name, prefill answers once decode has fetched the KV, and both
+	// get the same body. They have no generate route.
+	KVSGLang = "kv-sglang"
 )
 
 // Values of [Options.EC].
@@ -73,7 +79,7 @@ type Options struct {
 	// DefaultModel.
 	Model string
 	// KV is how a prompt's KV travels from prefill to decode: KVNixl (the
-	// default) or KVSharedStorage.
+	// default), KVSharedStorage or KVSGLang.
 	KV string
 	// EC is how an image's embedding travels from encode to prefill: ECNixl (the
 	// default) or ECSharedStorage.
@@ -96,6 +102,10 @@ type Options struct {
 	// ProfileHeader names the header that picks the worker. Default
 	// "EPP-Profile".
 	ProfileHeader string
+	// WorkerHeader is the header by which the gateway names the prefill worker, with
+	// KVSGLang: on answers to reserve calls, encodes, and probes that miss. Default
+	// "X-Prefill-Worker".
+	WorkerHeader string
 	// TokenInterval is the time before each token of decode's answer. An
 	// answer that is not streamed takes as long as its tokens do together.
 	// 0 means no time at all.
@@ -124,6 +134,7 @@ func (o Options) withDefaults() Options {
 	o.GenerateParams = cmp.Or(o.GenerateParams, GenerateParamsChecked)
 	o.TensorBytes = cmp.Or(o.TensorBytes, 64)
 	o.ProfileHeader = cmp.Or(o.ProfileHeader, "EPP-Profile")
+	o.WorkerHeader = cmp.Or(o.WorkerHeader, "X-Prefill-Worker")
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.MaxRecorded = cmp.Or(o.MaxRecorded, 10000)
 	return o
@@ -161,6 +172,7 @@ type Cluster struct {
 	gates    []*Held          // those that still hold
 	gateByID map[string]*Held // all, until they are removed
 	kv       ledger
+	meetings meetings
 	recent   [2]spoken // texts of the two newest prompts
 	requests clientRequests
 	media    mediaMemory
@@ -171,7 +183,7 @@ type Cluster struct {
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
-	case o.KV != KVNixl && o.KV != KVSharedStorage:
+	case o.KV != KVNixl && o.KV != KVSharedStorage && o.KV != KVSGLang:
 		return fmt.Errorf("unknown KV connector %q", o.KV)
 	case o.EC != ECNixl && o.EC != ECSharedStorage:
 		return fmt.Errorf("unknown EC connector %q", o.EC)
@@ -297,6 +309,7 @@ func (c *Cluster) forget() {
 	c.state = newState()
 	c.record = newRecord(limit)
 	c.kv = newLedger(limit)
+	c.meetings = newMeetings(limit)
 	c.recent = [2]spoken{}
 	c.requests = newClientRequests(limit)
 	c.media = newMediaMemory(limit)

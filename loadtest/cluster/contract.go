@@ -1,6 +1,9 @@
 package cluster
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // forbiddenFields are those a client could use to steer workers. The coordinator
 // takes them out of its client's body, and no leg brings them back.
@@ -34,10 +37,14 @@ func (l *leg) noteHeaders() {
 	case l.name != Render && len(profiles) != 1:
 		l.violate("more than one profile: %q", profiles)
 	}
-	if prefer := l.request.Header.Values("Prefer"); l.name != Probe && prefer != nil {
+	if prefer := l.request.Header.Values("Prefer"); l.name != Probe && l.name != Reserve && prefer != nil {
 		l.violate("a %s leg has Prefer: %q", l.name, prefer)
 	}
+	l.notePin()
 	for _, name := range forbiddenHeaders {
+		if l.cluster.pairs() && name == "X-Prefill-Pin-Host-Port" {
+			continue
+		}
 		if l.request.Header.Values(name) != nil {
 			l.violate("header %s", name)
 		}
@@ -50,14 +57,14 @@ func (l *leg) noteBody(repeated []string) {
 		l.violate("field %s is there more than once", name)
 	}
 	for _, name := range forbiddenFields {
-		if _, ok := l.body[name]; ok {
+		if _, ok := l.body[name]; ok && !(l.pairsHere() && strings.HasPrefix(name, "bootstrap_")) {
 			l.violate("field %s", name)
 		}
 	}
 	if _, ok := l.body["tokens"]; ok && l.name == Render {
 		l.violate("a render leg has the field tokens")
 	}
-	if l.name == Prefill && string(l.sampling["ignore_eos"]) != "true" {
+	if l.name == Prefill && !l.pairsHere() && string(l.sampling["ignore_eos"]) != "true" {
 		l.violate("ignore_eos is not true")
 	}
 	l.noteRequestID()

@@ -23,12 +23,16 @@ func (l *leg) decode() error {
 		choices = 1
 	}
 	if l.name == Probe && !c.countProbe(p) {
+		l.nameWorker()
 		return l.answer(notAvailable.status, encode(notAvailable.body()))
 	}
 	if err := l.loadMedia(p); err != nil {
 		return err
 	}
-	words, loaded := l.load(p)
+	words, loaded, err := l.load(p)
+	if err != nil {
+		return err
+	}
 	c.remember(p)
 	if err := l.answerText(l.newText(p, words, limit, choices), loaded); err != nil {
 		return err
@@ -41,19 +45,22 @@ func (l *leg) decode() error {
 
 // load is how the worker comes by the prompt's KV, and what it says then. It is
 // false if it has none.
-func (l *leg) load(p *prompt) (words []string, ok bool) {
+func (l *leg) load(p *prompt) (words []string, ok bool, err error) {
 	c := l.cluster
 	if l.name == Probe {
-		return p.reply(), true // it is cached
+		return p.reply(), true, nil // it is cached
+	}
+	if c.pairs() {
+		return p.reply(), true, l.fetchFromPair()
 	}
 	how, breach := c.loadKV(l.transferParams("kv_transfer_params"), p, l.fault.LoseKV)
 	if breach != "" {
 		l.violate("%s", breach)
 	}
 	if how == mixedUp {
-		return c.anothersWords(p), true
+		return c.anothersWords(p), true, nil
 	}
-	return p.reply(), how != failed
+	return p.reply(), how != failed, nil
 }
 
 // answerText sends the answer, streamed or not, as the request says.

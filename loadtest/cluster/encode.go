@@ -34,6 +34,7 @@ func (l *leg) answerEncoding(p *prompt, im *image) error {
 	}
 	text := l.newText(p, p.reply(), 1, 1)
 	text.embedding = l.giveEmbedding(im)
+	l.nameWorker()
 	return l.answer(http.StatusOK, text.encoded())
 }
 

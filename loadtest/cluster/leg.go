@@ -29,8 +29,10 @@ type leg struct {
 	sampling object
 	carried  string // remote_request_id of the KV that a decode presents
 	issued   string // remote_request_id of the KV that a prefill pinned
-	began    bool   // the answer's headers are out
-	chunks   int    // SSE events sent
+	room     uint64 // that the leg is in, if hasRoom
+	hasRoom  bool
+	began    bool // the answer's headers are out
+	chunks   int  // SSE events sent
 }
 
 // arrive records a new leg.
@@ -94,6 +96,8 @@ func (l *leg) run() error {
 		return l.render()
 	case Prefill:
 		return l.prefill()
+	case Reserve:
+		return l.reserve()
 	case Encode:
 		return l.encode()
 	case Decode, Probe:
@@ -124,6 +128,7 @@ func (l *leg) end(err error) {
 		c.state.Aborted[l.name]++
 	}
 	c.state.InFlight[l.name]--
+	c.leaveRoom(l)
 	c.notify()
 }
 
@@ -190,7 +195,7 @@ func (l *leg) fail() (done bool, err error) {
 	case f.Status != 0:
 		body := []byte(f.Body)
 		if f.Body == "" {
-			body = encode(refusalOf(f.Status).body())
+			body = l.errorBody(refusalOf(f.Status), false)
 		}
 		return true, l.answer(f.Status, body)
 	case f.Garbage:
@@ -201,7 +206,7 @@ func (l *leg) fail() (done bool, err error) {
 
 // refuse answers with an error object.
 func (l *leg) refuse(r *refusal) error {
-	return l.answer(r.status, encode(r.body()))
+	return l.answer(r.status, l.errorBody(r, false))
 }
 
 // answer sends a whole answer that is no stream.

@@ -138,7 +138,7 @@ func (l *leg) imageBreach(im *image, known *renderedImage) string {
 		return "its part is not the one that render was given, byte for byte"
 	}
 	want := known.uuid
-	if h, err := readHashing(l.body); want == "" && l.name == Decode && err == nil && h.processor == "" {
+	if h, err := readHashing(l.body); want == "" && l.name == Decode && !l.cluster.pairs() && err == nil && h.processor == "" {
 		want = known.hash
 	}
 	if im.uuid != want && !(l.isRelease() && im.uuid == known.uuid) {

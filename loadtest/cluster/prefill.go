@@ -13,14 +13,19 @@ func (l *leg) prefill() error {
 	if err != nil {
 		return err
 	}
-	if err := checkPrefill(l.body, l.sampling); err != nil {
-		return err
+	if !c.pairs() {
+		if err := checkPrefill(l.body, l.sampling); err != nil {
+			return err
+		}
 	}
 	if err := l.loadMedia(p); err != nil {
 		return err
 	}
 	if err := l.fetchEmbeddings(p); err != nil {
 		return err
+	}
+	if c.pairs() {
+		return l.prefillOfPair(p)
 	}
 	c.remember(p)
 	if err := c.pause(l.request.Context(), c.options.PrefillDelay); err != nil {

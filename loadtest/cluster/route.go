@@ -46,6 +46,10 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	if !isRender {
 		name = c.worker(r.Header)
 	}
+	if c.pairs() && api.tokensIn {
+		reply(w, http.StatusNotFound, detail("Not Found"))
+		return
+	}
 	c.arrive(name, api, w, r, reused).serve()
 }
 
@@ -53,7 +57,12 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 // would route what has none back to the coordinator.
 func (c *Cluster) worker(header http.Header) string {
 	switch profile := header.Get(c.options.ProfileHeader); profile {
-	case Encode, Prefill: // profiles are called like their legs
+	case Prefill:
+		if c.pairs() && header.Get("Prefer") == reserveEndpoint {
+			return Reserve
+		}
+		return Prefill
+	case Encode: // profiles are called like their legs
 		return profile
 	case Decode:
 		if header.Get("Prefer") == ifAvailable {

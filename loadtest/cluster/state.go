@@ -33,6 +33,8 @@ type State struct {
 	// FailedLoads counts decodes whose hand-off was unknown, lost, expired or
 	// altered.
 	FailedLoads int `json:"failed_loads"`
+	// Rooms counts those in which a prefill and a decode have met (KVSGLang).
+	Rooms int `json:"rooms"`
 	// Recomputed counts decodes that computed their prompt themselves.
 	Recomputed int `json:"recomputed"`
 

@@ -55,7 +55,7 @@ func (l *leg) send(data []byte) error {
 
 // sendFailure ends the stream as a worker does whose engine fails.
 func (l *leg) sendFailure() error {
-	if err := l.send(encode(refusalOf(cmp.Or(l.fault.ErrorCode, loadFailed.status)).body())); err != nil {
+	if err := l.send(l.errorBody(refusalOf(cmp.Or(l.fault.ErrorCode, loadFailed.status)), true)); err != nil {
 		return err
 	}
 	return l.send(done)

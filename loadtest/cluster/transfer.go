@@ -51,6 +51,9 @@ func (l *leg) noteTransferParams() {
 		_, atTop := l.body[name]
 		_, inside := extra[name]
 		allowed := l.name == Prefill || l.name == Decode && name == "kv_transfer_params"
+		if l.cluster.pairs() {
+			allowed = (l.name == Prefill || l.name == Reserve) && name == "ec_transfer_params"
+		}
 		switch {
 		case !allowed && (atTop || l.api.tokensIn && inside):
 			l.violate("a %s leg has the field %s", l.name, name)

@@ -136,7 +136,7 @@ func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 		}
 		return a.failed(err)
 	}
-	a.resp, sent.Header = resp, resp.Header
+	a.resp, sent.Status, sent.Header = resp, resp.StatusCode, resp.Header
 	a.call.Answered(resp.StatusCode, time.Now())
 	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
 	if !leg.Hold || resp.StatusCode/100 != 2 || !wire.IsEventStream(resp.Header) {

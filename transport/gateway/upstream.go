@@ -182,7 +182,8 @@ type Sent struct {
 	// Reached: for at least one of them a connection was there, and no answer in
 	// which the gateway says that it dropped the leg: a worker may have seen it.
 	Reached bool
-	// Header is that of the last answer; nil if there was none.
+	// Status and Header are those of the last answer; zero if there was none.
+	Status int
 	Header http.Header
 
 	last *failure

@@ -1,0 +1,233 @@
+package phases
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/llm-coordinator/coordinator/connectors/kv"
+	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
+
+// pair is one attempt at a prefill and a decode that run together. Two tasks share
+// it, and it is what they know of each other:
+//
+//   - Prefill's finds the worker and begins the exchange; decode's waits for that.
+//   - The first to fail decides: the other is ended, and says nothing of its own,
+//     so that its error, which the end of its partner may be all the reason for,
+//     hides no other. If that is prefill, decode's answer is broken off.
+//   - Once decode has answered with an error, which goes to the client, or to its
+//     end, it does not matter any more what becomes of prefill.
+//
+// A nil pair is no prefill beside decode.
+type pair struct {
+	*prefillDecode
+	worker      string // as find has it
+	prefillLeg  gateway.Leg
+	prefillBody func(id string, told wire.Transfers) wire.Payload
+	decoding    *decoding
+
+	told     chan struct{} // closed when exchange is there
+	exchange kv.Exchange
+
+	mu         sync.Mutex
+	decided    decided
+	endPrefill context.CancelFunc // nil until it runs
+	endDecode  context.CancelFunc
+	patience   *time.Timer // until prefill is ended
+}
+
+// decided is which leg's outcome counts.
+type decided uint8
+
+const (
+	undecided     decided = iota
+	prefillFailed         // before decode did
+	decodeStands          // prefill's does not count
+)
+
+// besideDecode is the result of prefill's task: "" is well, else what became of it
+// though decode's answer was good.
+type besideDecode string
+
+const (
+	ignoredFailure besideDecode = "failed"
+	ignoredCut     besideDecode = "cut" // it had not ended in time
+)
+
+// errDropped is decode's, which prefill's failure has ended: it is not seen.
+var errDropped = wire.Faultf(wire.UpstreamFailed, "prefill failed")
+
+// runPrefill is prefill's task.
+func (x *pair) runPrefill(parent context.Context) (Result, error) {
+	ctx, end := context.WithCancel(parent)
+	defer end()
+	if !x.begun(&x.endPrefill, end, decodeStands) {
+		return besideDecode(""), nil
+	}
+	var sent gateway.Sent
+	at, err := x.locate(ctx)
+	if err == nil {
+		x.exchange = x.kv.Begin(at.peer)
+		close(x.told)
+		told := x.exchange.Prefill()
+		leg := x.prefillLeg
+		leg.Pin, leg.Body = at.pin, func(id string) wire.Payload { return x.prefillBody(id, told) }
+		_, sent, err = x.prefill.Call(ctx, leg)
+		x.decoding.state.prefills.Store(int32(sent.Attempts))
+	}
+	x.mu.Lock()
+	ignored, cut := x.decided == decodeStands, x.patience != nil
+	if !ignored && err != nil {
+		x.decided = prefillFailed
+	}
+	if x.patience != nil {
+		x.patience.Stop()
+	}
+	endDecode := x.endDecode
+	x.mu.Unlock()
+	switch {
+	case err == nil:
+		return besideDecode(""), nil
+	case ignored:
+		return whyIgnored(cut, ctx), nil
+	case endDecode != nil:
+		endDecode()
+	}
+	return nil, x.worthAgain(parent, &sent, err)
+}
+
+// locate finds the worker, if the connector needs to know it.
+func (x *pair) locate(ctx context.Context) (endpoint, error) {
+	if x.boot == nil {
+		return endpoint{}, nil
+	}
+	leg := x.prefillLeg
+	leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
+	return x.boot.find(ctx, x.worker, leg)
+}
+
+// whyIgnored says what became of a prefill that failed when it did not matter. It
+// is nothing to speak of if decode's answer was none that needed it.
+func whyIgnored(good bool, ctx context.Context) besideDecode {
+	switch {
+	case !good:
+		return ""
+	case ctx.Err() != nil:
+		return ignoredCut
+	}
+	return ignoredFailure
+}
+
+// worthAgain says what a failed prefill makes of the request: nothing of decode has
+// come to the client, and another attempt could do better.
+func (x *pair) worthAgain(ctx context.Context, sent *gateway.Sent, err error) error {
+	reason := rerunReason(sent)
+	if reason == "" || x.decoding.spent || x.decoding.way.out.Begun() ||
+		!x.prefill.Retry(ctx, 1, reason, wire.FaultOf(err).RetryAfter, x.prefillLeg.Deadline) {
+		return err
+	}
+	return &again{stepPrefillDecode, reason, err}
+}
+
+// runDecode is decode's task.
+func (x *pair) runDecode(parent context.Context) (Result, error) {
+	ctx, end := context.WithCancel(parent)
+	if !x.begun(&x.endDecode, end, prefillFailed) {
+		end()
+		return Decoded{}, nil
+	}
+	select {
+	case <-x.told:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		end()
+		return x.decodeEnded(nil, context.Cause(ctx))
+	}
+	result, err := x.decoding.run(ctx)
+	later, ok := result.(Later)
+	if !ok || err != nil {
+		end()
+		return x.decodeEnded(result, err)
+	}
+	return Later(func(done func(Result, error)) {
+		later(func(result Result, err error) {
+			end()
+			done(x.decodeEnded(result, err))
+		})
+	}), nil
+}
+
+// begun notes how a task is ended. It reports false if the other has decided
+// against it before it began.
+func (x *pair) begun(how *context.CancelFunc, end context.CancelFunc, against decided) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	*how = end
+	return x.decided != against
+}
+
+// decodeEnded decides, when decode has come to its end, unless prefill has.
+func (x *pair) decodeEnded(result Result, err error) (Result, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.decided == prefillFailed:
+		return Decoded{}, nil
+	case err != nil:
+		x.stand(0)
+	case x.decided == undecided:
+		x.stand(prefillPatience)
+	}
+	return result, err
+}
+
+// prefillPatience is how long a prefill may take to end once decode's answer has:
+// it has handed over its KV long before, and all that is left is to say so.
+const prefillPatience = time.Second
+
+// stand has decode's outcome count, and prefill ended in so much time. The lock is
+// held.
+func (x *pair) stand(patience time.Duration) {
+	x.decided = decodeStands
+	switch {
+	case x.endPrefill == nil: // it will not begin
+	case patience == 0:
+		x.endPrefill()
+	default:
+		x.patience = time.AfterFunc(patience, x.endPrefill)
+	}
+}
+
+// answered is told the status of decode's answer before anything of it is passed
+// on. An error is that nothing may be.
+func (x *pair) answered(status int) error {
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.decided == prefillFailed {
+		return errDropped
+	}
+	if status/100 != 2 && x.decided == undecided {
+		x.stand(0)
+	}
+	return nil
+}
+
+// giveUp ends prefill because decode has failed. It reports false if prefill has
+// before.
+func (x *pair) giveUp() bool {
+	if x == nil {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.decided == undecided {
+		x.stand(0)
+	}
+	return x.decided == decodeStands
+}
