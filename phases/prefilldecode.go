@@ -73,6 +73,9 @@ func NewPrefillDecode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, result := range []besideDecode{ignoredFailure, ignoredCut} {
+		deps.Metrics.prefillIgnored.WithLabelValues(string(result)) // so that it is there before the first
+	}
 	answer := &decode{own: stepPrefillDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}
 	return &prefillDecode{decode: answer, prefill: deps.Prefill, kv: connector, needs: needs, ec: embeddings, boot: boot, metrics: deps.Metrics}, nil
 }
