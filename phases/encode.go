@@ -90,7 +90,7 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 	proto := r.Protocol
 	plan := Plan{MaxParallel: p.parallel}
 	seen := map[string]bool{}
-	for i, image := range src.Tokens.Features.Images {
+	for i, image := range src.Tokens.Features.Items {
 		if seen[string(image.Hash)] {
 			continue
 		}

@@ -127,13 +127,13 @@ func (p *render) Plan(r *Request) (Plan, error) {
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
 			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
-				tokens, err = proto.ParseRender(answer, src.Media.Len(), p.tensors)
+				tokens, err = proto.ParseRender(answer, src.Media, p.tensors)
 				return err
 			}})
 		if err != nil {
 			return nil, err
 		}
-		if answer != nil && (!tokens.Features.Tensors() || len(tokens.Features.Images) == 0) {
+		if answer != nil && (!tokens.Features.Tensors() || len(tokens.Features.Items) == 0) {
 			memory.Refund(int64(cap(answer))) // nothing of it is kept
 		}
 		return tokens, nil

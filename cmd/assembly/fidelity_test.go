@@ -61,7 +61,7 @@ func (rec *recorder) legs(id string) []sentLeg {
 }
 
 func (rec *recorder) serve(w http.ResponseWriter, r *http.Request) {
-	if image := wiretest.Picture(r.URL.Path); image != nil {
+	if image := wiretest.File(r.URL.Path); image != nil {
 		w.Write(image)
 		return
 	}

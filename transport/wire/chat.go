@@ -13,7 +13,7 @@ var Chat = &Protocol{
 	hasParts:   true,
 }
 
-// chatPrompt finds the images. Everything else about messages is the render
+// chatPrompt finds the media. Everything else about messages is the render
 // service's and the workers' to judge.
 func chatPrompt(b *Body) (Prompt, error) {
 	media, err := findMedia(b.Get("messages"))

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// EncodeLeg is the body of the encode leg of one image: the image alone, and
+// EncodeLeg is the body of the encode leg of one medium: that alone, and
 // of the prompt's token ids the first one (BOS) and those that stand for it.
-func (p *Protocol) EncodeLeg(s Source, f Format, image int) Payload {
-	im := &s.Tokens.Features.Images[image]
+func (p *Protocol) EncodeLeg(s Source, f Format, item int) Payload {
+	im := &s.Tokens.Features.Items[item]
 	first, _ := idRange(s.Tokens.IDs, 1, 1)
 	ids := append([]byte("["), first...)
 	if im.Length > 0 {
@@ -27,13 +27,13 @@ func (p *Protocol) EncodeLeg(s Source, f Format, image int) Payload {
 	e.copy(s.Body, "model")
 	if f == TokensIn {
 		e.Set("token_ids", Text{ids})
-		e.Set("features", oneImage(im, placeholder.Text(), true))
+		e.Set("features", oneItem(im, placeholder.Text(), true))
 		e.SetRaw("sampling_params", `{"max_tokens":1}`)
 	} else {
-		t := s.Media.part(Text{[]byte(`[{"role":"user","content":[`)}, image, nil)
+		t := s.Media.part(Text{[]byte(`[{"role":"user","content":[`)}, item, nil)
 		e.Set("messages", append(t, []byte(`]}]`)))
 		t = Text{[]byte(`{"token_ids":`), ids, []byte(`,"features":`)}
-		t = append(t, oneImage(im, placeholder.Text(), false)...)
+		t = append(t, oneItem(im, placeholder.Text(), false)...)
 		e.Set("tokens", append(t, closeBrace))
 		e.SetRaw("max_tokens", "1")
 	}
@@ -44,13 +44,14 @@ func (p *Protocol) EncodeLeg(s Source, f Format, image int) Payload {
 	return e.Payload()
 }
 
-// oneImage are the features of one image.
-func oneImage(im *Span, placeholder Text, tensor bool) Text {
-	t := Text{[]byte(`{"mm_hashes":{"image":[`), im.Hash, []byte(`]},"mm_placeholders":{"image":[`)}
+// oneItem are the features of one medium.
+func oneItem(im *Span, placeholder Text, tensor bool) Text {
+	list := `":{"` + im.Modality.String() + `":[`
+	t := Text{[]byte(`{"mm_hashes` + list), im.Hash, []byte(`]},"mm_placeholders` + list)}
 	t = append(t, placeholder...)
 	t = append(t, []byte(`]}`))
 	if tensor {
-		t = append(t, []byte(`,"kwargs_data":{"image":[`), im.Kwargs, []byte(`]}`))
+		t = append(t, []byte(`,"kwargs_data`+list), im.Kwargs, []byte(`]}`))
 	}
 	return append(t, closeBrace)
 }
@@ -82,7 +83,7 @@ func MergeDescriptors(answers [][]byte) (Text, error) {
 			key := string(unescape(name[1 : len(name)-1]))
 			i, known := at[key]
 			if known && !bytes.Equal(all[i].value, value) {
-				err = fmt.Errorf("encode workers gave two descriptors for one image")
+				err = fmt.Errorf("encode workers gave two descriptors for one medium")
 				return false
 			}
 			if !known {

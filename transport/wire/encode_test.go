@@ -78,7 +78,7 @@ func TestLegsOfImagesAreBuiltAgainAndAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := rendered(`{"mm_hashes":{"image":["a","b"]},"mm_placeholders":{"image":[{"offset":0,"length":0},{"offset":1,"length":2}]},"kwargs_data":{"image":["QQ==","Qg=="]}}`, 2, true)
+	tokens, err := rendered(t, `{"mm_hashes":{"image":["a","b"]},"mm_placeholders":{"image":[{"offset":0,"length":0},{"offset":1,"length":2}]},"kwargs_data":{"image":["QQ==","Qg=="]}}`, 2, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestLegsOfImagesAreBuiltAgainAndAtOnce(t *testing.T) {
 
 // Processor arguments make workers hash a uuid again.
 func TestUUIDsAndProcessorArguments(t *testing.T) {
-	tokens, err := rendered(images(1, ""), 1, false)
+	tokens, err := rendered(t, images(1, ""), 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,12 +16,14 @@ type Features struct {
 	// with what we do not know in them; Kwargs, the rendered tensors, may be
 	// nil.
 	Hashes, Placeholders, Kwargs []byte
-	// Images are the images in order.
-	Images []Span
+	// Items are the media of all modalities that we know: of a chat request in
+	// the order of its entries (see [Media]), else in that of their offsets.
+	Items []Span
 }
 
-// Span is the place of one image in the token ids.
+// Span is the place of one medium in the token ids.
 type Span struct {
+	Modality       Modality
 	Hash           []byte // a JSON string with its quotes
 	Placeholder    []byte // the object as it came
 	Kwargs         []byte // a JSON string, or nil
@@ -28,27 +31,27 @@ type Span struct {
 	ids            []byte // those that stand for it, as they are in the array
 }
 
-// MaxHash is how many bytes the hash of an image may have. Hashes have 64; longer
+// MaxHash is how many bytes the hash of a medium may have. Hashes have 64; longer
 // strings may have been cut.
 const MaxHash = 4 << 10
 
-// Tensors reports whether there is a rendered tensor for every image.
+// Tensors reports whether there is a rendered tensor for every medium.
 func (f *Features) Tensors() bool {
 	if f.any() && f.Kwargs == nil {
 		return false
 	}
-	for i := range f.Images {
-		if f.Images[i].Kwargs == nil {
+	for i := range f.Items {
+		if f.Items[i].Kwargs == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// PlaceholderTokens returns how many token ids stand for images.
+// PlaceholderTokens returns how many token ids stand for media.
 func (f *Features) PlaceholderTokens() (n int) {
-	for i := range f.Images {
-		n += f.Images[i].Length
+	for i := range f.Items {
+		n += f.Items[i].Length
 	}
 	return n
 }
@@ -64,15 +67,15 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 		return f, errors.New("features is not an object")
 	}
 	text = trim(text)
-	hashes, placeholders, kwargs := list{}, list{}, list{}
+	var hashes, placeholders, kwargs lists
 	intoObject(text, 0, func(name []byte, at int) (end int) {
 		switch {
 		case NameIs(name, "mm_hashes"):
-			f.Hashes, hashes, end = imageList(text, at)
+			f.Hashes, end = hashes.read(text, at)
 		case NameIs(name, "mm_placeholders"):
-			f.Placeholders, placeholders, end = imageList(text, at)
+			f.Placeholders, end = placeholders.read(text, at)
 		case NameIs(name, "kwargs_data"):
-			f.Kwargs, kwargs, end = imageList(text, at)
+			f.Kwargs, end = kwargs.read(text, at)
 		default:
 			end = skipValue(text, at)
 		}
@@ -85,39 +88,18 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 			return f, errors.New("mm_hashes, mm_placeholders and kwargs_data must be objects")
 		}
 	}
-	f.Images, err = modality(hashes, placeholders, kwargs, count)
+	for m := range Modalities {
+		if f.Items, err = modality(f.Items, m, hashes[m], placeholders[m], kwargs[m], count); err != nil {
+			return f, err
+		}
+	}
 	switch {
-	case err != nil:
-		return f, err
 	case strict:
 		return f, f.checkAll(count)
 	case f.any() && f.Placeholders == nil:
 		return f, errors.New("mm_hashes need mm_placeholders")
 	}
-	return f, nil
-}
-
-// imageList reads the map by modality that begins at a place: the whole, the list of
-// the images in it, and the place behind it.
-func imageList(text []byte, at int) (all []byte, list list, end int) {
-	if text[at] != '{' {
-		end = skipValue(text, at)
-		return text[at:end], list, end
-	}
-	end = intoObject(text, at, func(name []byte, at int) (end int) {
-		if !NameIs(name, "image") {
-			return skipValue(text, at)
-		}
-		if text[at] == '[' {
-			list.bad = false
-			list.all, end = eachOf(text, at)
-			return end
-		}
-		end = skipValue(text, at)
-		list = listOf(text[at:end])
-		return end
-	})
-	return text[at:end], list, end
+	return f, apart(f.Items)
 }
 
 // list is what a map by modality has for one: nothing if that is absent or null.
@@ -126,9 +108,37 @@ type list struct {
 	bad bool // it is no array
 }
 
-// modality reads the spans of one modality from its lists. Errors do not quote
-// its name: it is what somebody else wrote.
-func modality(hashList, placeholderList, kwargsList list, count int) (spans []Span, err error) {
+// lists are those of the modalities that we know.
+type lists [Modalities]list
+
+// read reads the map by modality that begins at a place, and returns the whole and
+// the place behind it.
+func (l *lists) read(text []byte, at int) (all []byte, end int) {
+	*l = lists{}
+	if text[at] != '{' {
+		end = skipValue(text, at)
+		return text[at:end], end
+	}
+	end = intoObject(text, at, func(name []byte, at int) (end int) {
+		m, known := modalityOf(name)
+		if !known {
+			return skipValue(text, at)
+		}
+		if text[at] == '[' {
+			l[m].bad = false
+			l[m].all, end = eachOf(text, at)
+			return end
+		}
+		end = skipValue(text, at)
+		l[m] = listOf(text[at:end])
+		return end
+	})
+	return text[at:end], end
+}
+
+// modality appends the spans of one modality, from its lists. Errors do not quote
+// its name: it may be what somebody else wrote.
+func modality(spans []Span, m Modality, hashList, placeholderList, kwargsList list, count int) ([]Span, error) {
 	hashes, placeholders, kwargs, ok := hashList.all, placeholderList.all, kwargsList.all, false
 	switch {
 	case hashList.bad || placeholderList.bad || kwargsList.bad:
@@ -139,7 +149,7 @@ func modality(hashList, placeholderList, kwargsList list, count int) (spans []Sp
 		return nil, fmt.Errorf("a modality has %d mm_hashes and %d kwargs_data", len(hashes), len(kwargs))
 	}
 	for i, hash := range hashes {
-		s := Span{Hash: hash, Placeholder: placeholders[i]}
+		s := Span{Modality: m, Hash: hash, Placeholder: placeholders[i]}
 		if s.Hash[0] != '"' || len(s.Hash) > MaxHash+len(`""`) {
 			return nil, errors.New("one of mm_hashes is not a string, or too long for one")
 		}
@@ -193,16 +203,22 @@ func (f *Features) checkAll(count int) (err error) {
 	}
 	hashes, placeholders, kwargs := byName(f.Hashes), byName(f.Placeholders), byName(f.Kwargs)
 	same := len(placeholders) == len(hashes) && (f.Kwargs == nil || len(kwargs) == len(hashes))
+	var all []Span
 	for name, of := range hashes {
 		same = same && placeholders[name] != nil && (f.Kwargs == nil || kwargs[name] != nil)
 		if same && err == nil {
-			_, err = modality(listOf(of), listOf(placeholders[name]), listOf(kwargs[name]), count)
+			// which modality does not matter here
+			all, err = modality(all, Image, listOf(of), listOf(placeholders[name]), listOf(kwargs[name]), count)
 		}
 	}
 	if !same {
 		return errors.New("a modality is not in all of mm_hashes, mm_placeholders and kwargs_data")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(f.Items, byOffset)
+	return apart(all)
 }
 
 // byName returns the values of an object: of a name that stands more than once
@@ -219,24 +235,24 @@ func byName(object []byte) map[string][]byte {
 // clone returns features that keep nothing of the text they were read from, but
 // for the tensors if those are wanted.
 func (f Features) clone(tensors bool) Features {
-	if len(f.Images) == 0 {
-		f.Images = nil
+	if len(f.Items) == 0 {
+		f.Items = nil
 	}
 	if !tensors || !f.any() {
 		f.Kwargs = nil
-		for i := range f.Images {
-			f.Images[i].Kwargs = nil
+		for i := range f.Items {
+			f.Items[i].Kwargs = nil
 		}
 	}
 	f.Hashes, f.Placeholders = bytes.Clone(f.Hashes), bytes.Clone(f.Placeholders)
-	for i := range f.Images {
-		f.Images[i].Hash, f.Images[i].Placeholder = bytes.Clone(f.Images[i].Hash), bytes.Clone(f.Images[i].Placeholder)
+	for i := range f.Items {
+		f.Items[i].Hash, f.Items[i].Placeholder = bytes.Clone(f.Items[i].Hash), bytes.Clone(f.Items[i].Placeholder)
 	}
 	return f
 }
 
 // any reports whether there are media of any modality.
-func (f *Features) any() bool { return f.Hashes != nil && (len(f.Images) > 0 || !emptyMap(f.Hashes)) }
+func (f *Features) any() bool { return f.Hashes != nil && (len(f.Items) > 0 || !emptyMap(f.Hashes)) }
 
 // emptyMap reports whether a map by modality holds nothing.
 func emptyMap(text []byte) bool {
@@ -248,18 +264,16 @@ func emptyMap(text []byte) bool {
 	return empty
 }
 
-// locate notes which ids stand for each image, in one walk through the array.
+// locate notes which ids stand for each medium, in one walk through the array.
+// Spans must be apart.
 func (f *Features) locate(ids []byte) {
-	order := make([]*Span, len(f.Images))
-	for i := range f.Images {
-		order[i] = &f.Images[i]
+	order := make([]*Span, len(f.Items))
+	for i := range f.Items {
+		order[i] = &f.Items[i]
 	}
-	slices.SortFunc(order, func(a, b *Span) int { return a.Offset - b.Offset })
+	slices.SortFunc(order, func(a, b *Span) int { return cmp.Or(a.Offset-b.Offset, a.Length-b.Length) })
 	at, pos := 0, 1 // the number of the next id, and where it is looked for
 	for _, s := range order {
-		if s.Offset < at { // spans that overlap
-			at, pos = 0, 1
-		}
 		_, pos = idRange(ids, pos, s.Offset-at)
 		s.ids, pos = idRange(ids, pos, s.Length)
 		at = s.Offset + s.Length

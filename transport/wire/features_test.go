@@ -14,35 +14,99 @@ import (
 // images makes the features of so many images; kwargs is the member kwargs_data
 // or "".
 func images(n int, kwargs string) string {
-	hashes, places := strings.Repeat(`"h",`, n), strings.Repeat(`{"offset":0,"length":1},`, n)
+	hashes, places := strings.Repeat(`"h",`, n), ""
+	for i := range n {
+		places += fmt.Sprintf(`{"offset":%d,"length":1},`, i)
+	}
 	return `{"mm_hashes":{"image":[` + strings.TrimSuffix(hashes, ",") + `]},"mm_placeholders":{"image":[` + strings.TrimSuffix(places, ",") + `]}` + kwargs + `}`
 }
 
+// mediaOf are the media of a chat request with these members, such as image_url,
+// in order; nil if none.
+func mediaOf(t testing.TB, members ...string) *Media {
+	t.Helper()
+	var parts []string
+	for _, name := range members {
+		value := `"data:"`
+		if name == "input_audio" {
+			value = `{"data":"","format":""}`
+		}
+		parts = append(parts, `{"`+name+`":`+value+`}`)
+	}
+	m, err := findMedia([]byte(`[{"content":[` + strings.Join(parts, ",") + `]}]`))
+	if err != nil || m.Len() != len(members) {
+		t.Fatalf("%d media, %v", m.Len(), err)
+	}
+	return m
+}
+
+// imagesOf are so many images.
+func imagesOf(t testing.TB, n int) *Media {
+	t.Helper()
+	return mediaOf(t, slices.Repeat([]string{"image_url"}, n)...)
+}
+
 // rendered parses a render answer with three token ids.
-func rendered(features string, n int, tensors bool) (Tokens, error) {
-	return Chat.ParseRender([]byte(`{"token_ids":[1,2,3],"features":`+features+`}`), n, tensors)
+func rendered(t testing.TB, features string, n int, tensors bool) (Tokens, error) {
+	t.Helper()
+	return Chat.ParseRender([]byte(`{"token_ids":[1,2,3],"features":`+features+`}`), imagesOf(t, n), tensors)
 }
 
 func TestRenderedImages(t *testing.T) {
-	got, err := rendered(`{"mm_placeholders" : {"image" : [ { "x":{"offset":9} , "length":2, "offset":1 } , {"offset":2,"length":0},{"offset":0,"length":3}]},
+	got, err := rendered(t, `{"mm_placeholders" : {"image" : [ { "x":{"offset":9} , "length":1, "offset":2 } , {"offset":2,"length":0},{"offset":0,"length":2}]},
 		"mm_hashes":{"audio":[],"image":["a", "b\/" ,"a"]}, "kwargs_data":{"image":["QQ==",null,""]},"mm_metadata":7}`, 3, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &got.Features
 	want := []Span{
-		{[]byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":2, "offset":1 }`), []byte(`"QQ=="`), 1, 2, []byte("2,3")},
-		{[]byte(`"b\/"`), []byte(`{"offset":2,"length":0}`), nil, 2, 0, nil},
-		{[]byte(`"a"`), []byte(`{"offset":0,"length":3}`), nil, 0, 3, []byte("1,2,3")},
+		{Image, []byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":1, "offset":2 }`), []byte(`"QQ=="`), 2, 1, []byte("3")},
+		{Image, []byte(`"b\/"`), []byte(`{"offset":2,"length":0}`), nil, 2, 0, nil},
+		{Image, []byte(`"a"`), []byte(`{"offset":0,"length":2}`), nil, 0, 2, []byte("1,2")},
 	}
-	if fmt.Sprintf("%x", f.Images) != fmt.Sprintf("%x", want) {
-		t.Errorf("images\n%s\nwant\n%s", fmt.Sprint(f.Images), fmt.Sprint(want))
+	if fmt.Sprintf("%x", f.Items) != fmt.Sprintf("%x", want) {
+		t.Errorf("images\n%s\nwant\n%s", fmt.Sprint(f.Items), fmt.Sprint(want))
 	}
-	if f.PlaceholderTokens() != 5 || f.Tensors() || !f.any() {
+	if f.PlaceholderTokens() != 3 || f.Tensors() || !f.any() {
 		t.Errorf("%d placeholder tokens, tensors %v", f.PlaceholderTokens(), f.Tensors())
 	}
 	if string(f.Hashes) != `{"audio":[],"image":["a", "b\/" ,"a"]}` || string(f.Kwargs) != `{"image":["QQ==",null,""]}` {
 		t.Errorf("%s, %s", f.Hashes, f.Kwargs)
+	}
+}
+
+// TestRenderedMediaAreInTheOrderOfTheRequest: each list is in the order of the
+// entries of its modality.
+func TestRenderedMediaAreInTheOrderOfTheRequest(t *testing.T) {
+	const features = `{"mm_hashes":{"video":["v"],"image":["i0","i1"],"audio":["a0","a1"],"hologram":["h"]},"mm_placeholders":{"hologram":[{}],` +
+		`"audio":[{"offset":3,"length":1},{"offset":1,"length":1,"is_embed":[true]}],"image":[{"offset":4,"length":1},{"offset":2,"length":1}],"video":[{"offset":0,"length":1}]}}`
+	answer := []byte(`{"token_ids":[10,11,12,13,14],"features":` + features + `}`)
+	media := mediaOf(t, "audio_url", "image_url", "video_url", "input_audio", "image_url")
+	got, err := Chat.ParseRender(answer, media, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, s := range got.Features.Items {
+		order = append(order, fmt.Sprintf("%s %s %s", s.Modality, s.Hash, s.ids))
+	}
+	if want := []string{`audio "a0" 13`, `image "i0" 14`, `video "v" 10`, `audio "a1" 11`, `image "i1" 12`}; !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+	if got.Features.PlaceholderTokens() != 5 {
+		t.Errorf("%d placeholder tokens", got.Features.PlaceholderTokens())
+	}
+	for _, members := range [][]string{nil, {"image_url", "image_url", "audio_url", "audio_url"}, {"image_url", "image_url", "audio_url", "video_url", "video_url"},
+		{"image_url", "image_url", "image_url", "audio_url", "video_url"}} {
+		if _, err := Chat.ParseRender(answer, mediaOf(t, members...), false); err == nil {
+			t.Errorf("a request with %q takes it", members)
+		}
+	}
+	for _, places := range []string{`{"image":[{"offset":0,"length":2}],"video":[{"offset":1,"length":1}]}`, `{"image":[{"offset":1,"length":0}],"video":[{"offset":0,"length":2}]}`} {
+		answer := []byte(`{"token_ids":[10,11,12],"features":{"mm_hashes":{"image":["i"],"video":["v"]},"mm_placeholders":` + places + `}}`)
+		if _, err := Chat.ParseRender(answer, mediaOf(t, "image_url", "video_url"), false); err == nil {
+			t.Errorf("%s overlap", places)
+		}
 	}
 }
 
@@ -75,17 +139,17 @@ func TestRenderedImagesThatMakeNoSense(t *testing.T) {
 	}
 	for _, features := range bad {
 		for _, tensors := range []bool{false, true} {
-			if got, err := rendered(features, 1, tensors); err == nil || got.Known() || got.Features.Images != nil {
+			if got, err := rendered(t, features, 1, tensors); err == nil || got.Known() || got.Features.Items != nil {
 				t.Errorf("%s: %+v", features, got)
 			}
 		}
 	}
 	// of a modality that is not known nothing is counted, but it cannot be sent
 	// without its places
-	if _, err := rendered(`{"mm_hashes":{"hologram":["h"]}}`, 0, false); err == nil {
+	if _, err := rendered(t, `{"mm_hashes":{"hologram":["h"]}}`, 0, false); err == nil {
 		t.Error("hashes without placeholders are accepted")
 	}
-	if _, err := Completions.ParseRender([]byte(`[{"token_ids":[1],"features":`+images(1, "")+`}]`), 0, false); err == nil {
+	if _, err := Completions.ParseRender([]byte(`[{"token_ids":[1],"features":`+images(1, "")+`}]`), nil, false); err == nil {
 		t.Error("completions with an image are accepted")
 	}
 }
@@ -112,7 +176,7 @@ func TestRenderedTokensKeepNothingOfTheAnswer(t *testing.T) {
 		{`{"mm_hashes":{"x":["h"]},"mm_placeholders":{"x":[{"offset":7}]},"kwargs_data":{"x":["QQ=="]}}`, 0},
 	} {
 		answer := []byte(`{"token_ids":[1,2,3],"features":` + tt.features + `}`)
-		got, err := Chat.ParseRender(answer, tt.n, false)
+		got, err := Chat.ParseRender(answer, imagesOf(t, tt.n), false)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.features, err)
 		}
@@ -121,7 +185,7 @@ func TestRenderedTokensKeepNothingOfTheAnswer(t *testing.T) {
 		if after := fmt.Sprintf("%x", got); after != before {
 			t.Errorf("%s: it has become\n%s\nof\n%s", tt.features, after, before)
 		}
-		if f := &got.Features; f.Kwargs != nil || slices.ContainsFunc(f.Images, func(s Span) bool { return s.Kwargs != nil }) || f.any() && f.Tensors() {
+		if f := &got.Features; f.Kwargs != nil || slices.ContainsFunc(f.Items, func(s Span) bool { return s.Kwargs != nil }) || f.any() && f.Tensors() {
 			t.Errorf("%s: tensors that are not wanted are kept", tt.features)
 		}
 		if !bytes.Equal(got.IDs, []byte("[1,2,3]")) {
@@ -130,15 +194,15 @@ func TestRenderedTokensKeepNothingOfTheAnswer(t *testing.T) {
 	}
 	// wanted ones are the answer's; the rest is not, and without media nothing
 	answer := []byte(`{"token_ids":[1,2,3],"features":` + images(1, `,"kwargs_data":{"image":["QQ=="]}`) + `}`)
-	got, err := Chat.ParseRender(answer, 1, true)
-	if err != nil || string(got.Features.Kwargs) != `{"image":["QQ=="]}` || string(got.Features.Images[0].Kwargs) != `"QQ=="` || !got.Features.Tensors() {
+	got, err := Chat.ParseRender(answer, imagesOf(t, 1), true)
+	if err != nil || string(got.Features.Kwargs) != `{"image":["QQ=="]}` || string(got.Features.Items[0].Kwargs) != `"QQ=="` || !got.Features.Tensors() {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	clear(answer)
-	if f := &got.Features; string(f.Hashes) != `{"image":["h"]}` || string(f.Images[0].Hash) != `"h"` || string(f.Images[0].Placeholder) != `{"offset":0,"length":1}` {
+	if f := &got.Features; string(f.Hashes) != `{"image":["h"]}` || string(f.Items[0].Hash) != `"h"` || string(f.Items[0].Placeholder) != `{"offset":0,"length":1}` {
 		t.Errorf("%+v", f)
 	}
-	if got, err := rendered(`{"mm_hashes":{},"mm_placeholders":{},"kwargs_data":{}}`, 0, true); err != nil || got.Features.Kwargs != nil {
+	if got, err := rendered(t, `{"mm_hashes":{},"mm_placeholders":{},"kwargs_data":{}}`, 0, true); err != nil || got.Features.Kwargs != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -153,7 +217,7 @@ func TestTensorsAreThereForAllOrNot(t *testing.T) {
 		images(2, `,"kwargs_data":null`):                      false,
 		images(2, ``):                                         false,
 	} {
-		got, err := rendered(features, 2, true)
+		got, err := rendered(t, features, 2, true)
 		if err != nil || got.Features.Tensors() != want {
 			t.Errorf("%s: %v, %v", features, got.Features.Tensors(), err)
 		}
@@ -164,15 +228,15 @@ func TestTensorsAreThereForAllOrNot(t *testing.T) {
 }
 
 func TestFormatOfLegs(t *testing.T) {
-	whole, err := rendered(images(1, `,"kwargs_data":{"image":["QQ=="]}`), 1, true)
+	whole, err := rendered(t, images(1, `,"kwargs_data":{"image":["QQ=="]}`), 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := rendered(images(2, `,"kwargs_data":{"image":["QQ==",null]}`), 2, true)
+	part, err := rendered(t, images(2, `,"kwargs_data":{"image":["QQ==",null]}`), 2, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := rendered(`{"mm_hashes":{"x":["h"]},"mm_placeholders":{"x":[]}}`, 0, true)
+	other, err := rendered(t, `{"mm_hashes":{"x":["h"]},"mm_placeholders":{"x":[]}}`, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +319,7 @@ func TestMalformedPlaceholdersDoNotPanic(t *testing.T) {
 	for _, p := range []string{"", "{", "{}", `{"offset"`, `{"offset":`, `{"offset":1`, `{"offset":1,"length"`, `{"offset":1,"length":2`, `{"offset":1,}`, `{{`, `{"`, `{"\`, `{"\u0`, `[`, "\x00", `{"offset":1,"length":2}}`} {
 		span([]byte(p), 3)
 		_, _ = parseFeatures([]byte(`{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[`+p), 3, true)
-		_, _ = rendered(`{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[`+p+`]}}`, 1, true)
+		_, _ = rendered(t, `{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[`+p+`]}}`, 1, true)
 	}
 }
 
@@ -344,8 +408,15 @@ func featuresOracle(text string, count int, strict bool) bool {
 			items, _ := elements([]byte(list))
 			some = some || len(items) > 0
 		}
-		image := key("image")
-		return modalityOracle(h[image], p[image], k[image], count) && (!some || p != nil)
+		apart := map[string]string{}
+		for m := range Modalities {
+			name := key(m.String())
+			if !modalityOracle(h[name], p[name], k[name], count) {
+				return false
+			}
+			apart[name] = p[name]
+		}
+		return (!some || p != nil) && apartOracle(apart, count)
 	}
 	if h == nil {
 		return p == nil && k == nil
@@ -358,7 +429,35 @@ func featuresOracle(text string, count int, strict bool) bool {
 			return false
 		}
 	}
-	return len(p) == len(h) && (k == nil || len(k) == len(h))
+	return len(p) == len(h) && (k == nil || len(k) == len(h)) && apartOracle(p, count)
+}
+
+// apartOracle reports whether no span of any modality shares an id with another,
+// nor stands between two ids of one.
+func apartOracle(placeholders map[string]string, count int) bool {
+	taken := make([]bool, count)
+	between := map[int]bool{} // ids of one span: this one and the one before
+	var empty []int
+	for _, list := range placeholders {
+		all, _, _ := listOracle(list)
+		for _, p := range all {
+			var at struct{ Offset, Length int }
+			members := last(p)
+			fmt.Sscan(members[key("offset")], &at.Offset)
+			fmt.Sscan(members[key("length")], &at.Length)
+			if at.Length == 0 {
+				empty = append(empty, at.Offset)
+			}
+			for i := at.Offset; i < at.Offset+at.Length; i++ {
+				if taken[i] {
+					return false
+				}
+				taken[i] = true
+				between[i] = i > at.Offset
+			}
+		}
+	}
+	return !slices.ContainsFunc(empty, func(offset int) bool { return between[offset] })
 }
 
 func FuzzRenderAnswer(f *testing.F) {
@@ -369,43 +468,70 @@ func FuzzRenderAnswer(f *testing.F) {
 		`{"token_ids":[1,2],"features":{"mm_hashes":{"x":[],"image":["h"],"image":["h"]},"mm_placeholders":{"image":[{"offset":1,"length":9223372036854775807}]}}}`,
 		`{"token_ids":[7],"features":{"mm_hashes":{"\ud800":["h"]},"mm_placeholders":{"\ud801":null}}}`,
 		`{"token_ids":[1],"features":{"mm_hashes":{"x":["h"]}}}`,
+		`{"token_ids":[1,2,3],"features":{"mm_hashes":{"video":["v"],"image":["i"],"audio":["a"]},"mm_placeholders":{"audio":[{"offset":0,"length":1}],"video":[{"offset":1,"length":1}],` +
+			`"image":[{"offset":2,"length":1}]},"kwargs_data":{"image":["QQ=="],"audio":["QQ=="],"video":["QQ=="]}}}`,
 	} {
 		f.Add([]byte(answer), 1, true)
 		f.Add([]byte(answer), 2, false)
 		f.Add([]byte(answer), 0, true)
+		f.Add([]byte(answer), 0o111, true)
 	}
 	f.Fuzz(func(t *testing.T, answer []byte, n int, tensors bool) {
 		object, listed := answer, false
 		if values, ok := elements(answer); ok && Valid(answer) == nil && len(values) == 1 {
 			object, listed = []byte(values[0]), true
 		}
+		media := mediaOfNumber(t, n)
 		for _, p := range []*Protocol{Chat, Completions} {
-			got, err := p.ParseRender(answer, n, tensors)
+			got, err := p.ParseRender(answer, media, tensors)
 			ids := ""
 			if Valid(answer) == nil && listed == p.renderList {
 				ids = last(string(object))[key("token_ids")]
 			}
 			count, ok := countIDs([]byte(ids))
 			features := last(string(object))[key("features")]
-			images, _ := elements([]byte(last(last(features)[key("mm_hashes")])[key("image")]))
-			want := ok && count > 0 && len(images) == n && featuresOracle(features, count, false)
+			want := ok && count > 0 && featuresOracle(features, count, false)
+			for m := range Modalities {
+				items, _ := elements([]byte(last(last(features)[key("mm_hashes")])[key(m.String())]))
+				want = want && len(items) == media.Count(m)
+			}
 			if want != (err == nil) {
-				t.Fatalf("%s: %q with %d images: %v, the oracle takes it: %v", p.Name, answer, n, err, want)
+				t.Fatalf("%s: %q with media %d: %v, the oracle takes it: %v", p.Name, answer, n, err, want)
 			}
 			if err == nil {
-				checkRendered(t, answer, got, ids, count, n, tensors)
+				checkRendered(t, answer, got, ids, count, media, tensors)
 			}
 		}
 	})
 }
 
-// checkRendered checks what was read of an answer, and the legs made of it.
-func checkRendered(t *testing.T, answer []byte, got Tokens, ids string, count, n int, tensors bool) {
-	t.Helper()
-	if string(got.IDs) != ids || got.Count != count || len(got.Features.Images) != n {
-		t.Fatalf("%q: %q (%d), %d images; want %q (%d), %d", answer, got.IDs, got.Count, len(got.Features.Images), ids, count, n)
+// mediaOfNumber are media by their number in octal: of images, audio files and
+// videos, which stand in turn.
+func mediaOfNumber(t *testing.T, n int) *Media {
+	n = max(n, 0)
+	left := [Modalities]int{n % 8, n / 8 % 8, n / 64 % 8}
+	var members []string
+	for left != [Modalities]int{} {
+		for m, name := range []string{"image_url", "input_audio", "video_url"} {
+			if left[m] > 0 {
+				left[m]--
+				members = append(members, name)
+			}
+		}
 	}
-	messages := `[{"content":[` + strings.TrimSuffix(strings.Repeat(`{"image_url":"data:x"},`, n), ",") + `]}]`
+	return mediaOf(t, members...)
+}
+
+// checkRendered checks what was read of an answer, and the legs made of it.
+func checkRendered(t *testing.T, answer []byte, got Tokens, ids string, count int, media *Media, tensors bool) {
+	t.Helper()
+	if string(got.IDs) != ids || got.Count != count || len(got.Features.Items) != media.Len() {
+		t.Fatalf("%q: %q (%d), %d media; want %q (%d), %d", answer, got.IDs, got.Count, len(got.Features.Items), ids, count, media.Len())
+	}
+	messages := `[]`
+	if media != nil {
+		messages = string(media.messages)
+	}
 	body := mustParse(t, `{"messages":`+messages+`,"model":"m"}`)
 	prompt, err := Chat.Prompt(body)
 	if err != nil {
@@ -425,9 +551,9 @@ func checkRendered(t *testing.T, answer []byte, got Tokens, ids string, count, n
 	if asked {
 		legs = append(legs, Chat.PrefillLeg(src, format, "r", Transfers{KV: Raw("{}")}))
 	}
-	for i, im := range got.Features.Images {
-		if !insideOracle(string(im.Placeholder), count) || im.Offset+im.Length > count || im.Hash[0] != '"' {
-			t.Fatalf("image %d is %+v of %d", i, im, count)
+	for i, im := range got.Features.Items {
+		if im.Modality != media.Modality(i) || !insideOracle(string(im.Placeholder), count) || im.Offset+im.Length > count || im.Hash[0] != '"' {
+			t.Fatalf("medium %d is %+v of %d", i, im, count)
 		}
 		checkRange(t, got.IDs, im.Offset, im.Length)
 		legs = append(legs, Chat.EncodeLeg(src, OpenAI, i))
@@ -453,7 +579,7 @@ func checkEncodeIDs(t *testing.T, leg Payload, ids []byte, im Span) {
 	if !slices.Equal(got, append([]string{all[0]}, all[im.Offset:im.Offset+im.Length]...)) {
 		t.Fatalf("the encode leg has the ids %q", got)
 	}
-	list := last(last(members[key("features")])[key("mm_placeholders")])[key("image")]
+	list := last(last(members[key("features")])[key("mm_placeholders")])[key(im.Modality.String())]
 	places, _ := elements([]byte(list))
 	if want := fmt.Sprint(1); len(places) != 1 || last(places[0])[key("offset")] != want || !insideOracle(places[0], len(got)) {
 		t.Fatalf("the encode leg has the placeholders %q", places)
@@ -470,7 +596,7 @@ func TestManyModalities(t *testing.T) {
 	}
 	same.WriteString(strings.Repeat(`"x":[],`, n))
 	long := `"x":[` + strings.Repeat(`"",`, n) + `""]`
-	places := `"x":[` + strings.Repeat(`{"offset":0,"length":1},`, n) + `{"offset":0,"length":1}]`
+	places := `"x":[` + strings.Repeat(`{"offset":0,"length":0},`, n) + `{"offset":0,"length":1}]`
 	for name, maps := range map[string][2]string{
 		"distinct": {`{` + names.String() + `"x":["h"]}`, `{` + names.String() + `"x":[{"offset":0,"length":1}]}`},
 		"the same": {`{` + same.String() + long + `}`, `{` + same.String() + places + `}`},

@@ -142,7 +142,7 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 	add("alone", "alone", proto.DecodeLeg(src, wire.Transfers{}), c.DecodeAlone(s))
 	add("release", "release", proto.ReleaseLeg(src, params), c.Release(s))
 	if c.Protocol == wiretest.Chat && s.Tokens {
-		for i := range c.Images {
+		for i := range c.Media {
 			add(fmt.Sprint("encode ", i), "encode"+byTokens, proto.EncodeLeg(src, format, i), c.Encode(s, i))
 		}
 	}
@@ -158,13 +158,13 @@ func sourceOf(proto *wire.Protocol, body *wire.Body, c *wiretest.Client, s wiret
 	if err != nil {
 		return src, err
 	}
-	if prompt.Media.Len() != len(c.Images) || prompt.Given.Known() != c.Given {
-		return src, fmt.Errorf("%d images are found, want %d; given %t, want %t", prompt.Media.Len(), len(c.Images), prompt.Given.Known(), c.Given)
+	if prompt.Media.Len() != len(c.Media) || prompt.Given.Known() != c.Given {
+		return src, fmt.Errorf("%d media are found, want %d; given %t, want %t", prompt.Media.Len(), len(c.Media), prompt.Given.Known(), c.Given)
 	}
 	var inlined *wire.Media
-	uris := make([][]byte, len(c.Images))
-	for i, im := range c.Images {
-		if url, _ := wire.Unquote(prompt.Media.URL(i)); url != im.URL || wire.IsDataURI(prompt.Media.URL(i)) != (im.Inlined == "") {
+	uris := make([][]byte, len(c.Media))
+	for i, im := range c.Media {
+		if url, _ := wire.Unquote(prompt.Media.URL(i)); url != im.URL || (prompt.Media.Format(i) != nil || wire.IsDataURI(prompt.Media.URL(i))) != (im.Inlined == "") || prompt.Media.Modality(i).String() != im.Modality {
 			return src, fmt.Errorf("image %d is %q, want %q", i, url, im.URL)
 		}
 		if im.Inlined != "" {
@@ -180,7 +180,7 @@ func sourceOf(proto *wire.Protocol, body *wire.Body, c *wiretest.Client, s wiret
 	case c.Given:
 		rendered = prompt.Given
 	default:
-		if rendered, err = proto.ParseRender([]byte(c.Rendered), len(c.Images), s.TokensIn); err != nil {
+		if rendered, err = proto.ParseRender([]byte(c.Rendered), prompt.Media, s.TokensIn); err != nil {
 			return src, err
 		}
 	}
@@ -223,7 +223,7 @@ func named(c *wiretest.Client, kind string) []string {
 		"data_parallel_rank", "disagg_prefill_dp_rank", "tokens", "vllm_xargs", "sampling_params"}
 	switch c.Protocol {
 	case wiretest.Chat:
-		if len(c.Images) > 0 {
+		if len(c.Media) > 0 {
 			names = append(names, "messages")
 		}
 	case wiretest.Completions:

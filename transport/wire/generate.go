@@ -49,7 +49,7 @@ func editable(value []byte) bool {
 // nullTensors returns features with null for tensors that are empty or missing,
 // or nil if they are whole: newer workers refuse features without kwargs_data.
 func nullTensors(features []byte, f *Features) Text {
-	if !f.any() || f.Kwargs != nil && f.Tensors() && f.imagesOnly() {
+	if !f.any() || f.Kwargs != nil && f.Tensors() && f.knownOnly() {
 		return nil
 	}
 	body, err := ParseBody(features)
@@ -61,10 +61,10 @@ func nullTensors(features []byte, f *Features) Text {
 	return e.Text()
 }
 
-// imagesOnly reports whether images are the only modality.
-func (f *Features) imagesOnly() bool {
+// knownOnly reports whether there is no modality that we do not know.
+func (f *Features) knownOnly() bool {
 	only := true
-	EachMember(f.Hashes, func(name, _ []byte) bool { only = NameIs(name, "image"); return only })
+	EachMember(f.Hashes, func(name, _ []byte) bool { _, only = modalityOf(name); return only })
 	return only
 }
 

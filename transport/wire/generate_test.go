@@ -22,11 +22,12 @@ func TestGeneratePrompt(t *testing.T) {
 		{`{"token_ids":[1,2],"features":` + images(2, `,"kwargs_data":{"image":[null,""]}`) + `}`, "[1,2]", 2, 2},
 		{`{"token_ids":[1,2],"features":` + images(1, `,"kwargs_data":null`) + `}`, "[1,2]", 2, 1},
 		{`{"token_ids":[1,2],"features":{"mm_hashes":null,"mm_placeholders":null,"x":7}}`, "[1,2]", 2, 0},
-		{`{"token_ids":[1,2],"features":{"mm_hashes":{"image":[],"audio":["h"]},"mm_placeholders":{"audio":[{"offset":1,"length":1,"x":2}],"image":[]}}}`, "[1,2]", 2, 0},
+		{`{"token_ids":[1,2],"features":{"mm_hashes":{"image":[],"audio":["h"]},"mm_placeholders":{"audio":[{"offset":1,"length":1,"x":2}],"image":[]}}}`, "[1,2]", 2, 1},
+		{`{"token_ids":[1,2],"features":{"mm_hashes":{"image":[],"hologram":["h"]},"mm_placeholders":{"hologram":[{"offset":1,"length":1}],"image":[]}}}`, "[1,2]", 2, 0},
 		{`{"token_ids":[1,2],"features":{"mm_hashes":{"image":["a"],"im\u0061ge":[]},"mm_placeholders":{"image":[]}}}`, "[1,2]", 2, 0},
 	} {
 		got, err := Generate.Prompt(mustParse(t, tt.body))
-		if err != nil || string(got.Given.IDs) != tt.ids || got.Given.Count != tt.n || len(got.Given.Features.Images) != tt.images || got.Media != nil || !got.Given.Known() {
+		if err != nil || string(got.Given.IDs) != tt.ids || got.Given.Count != tt.n || len(got.Given.Features.Items) != tt.images || got.Media != nil || !got.Given.Known() {
 			t.Errorf("%s: %+v, %v", tt.body, got, err)
 		}
 	}
@@ -63,6 +64,10 @@ func TestGeneratePromptThatIsRefused(t *testing.T) {
 		// modalities that are not images
 		maps(`{"audio":["h"]}`, `{"audio":[{"offset":0,"length":9}]}`, `null`), maps(`{"audio":["h"]}`, `{"audio":[]}`, `null`), maps(`{"audio":[7]}`, `{"audio":[{"offset":0,"length":1}]}`, `null`),
 		maps(`{"audio":"h"}`, `{"audio":[]}`, `null`), maps(`{"image":[],"secret":["h"]}`, `{"image":[],"secret":[{"offset":5,"length":1}]}`, `null`),
+		// spans must be apart, whatever their modality
+		maps(`{"image":["h","h"]}`, `{"image":[{"offset":0,"length":2},{"offset":1,"length":1}]}`, `null`),
+		maps(`{"video":["h"],"image":["h"]}`, `{"image":[{"offset":1,"length":1}],"video":[{"offset":0,"length":2}]}`, `null`),
+		maps(`{"secret":["h"],"audio":["h"]}`, `{"audio":[{"offset":1,"length":1}],"secret":[{"offset":1,"length":1}]}`, `null`),
 		// the span must lie inside
 		maps(h, `{"image":[{"offset":2,"length":0}]}`, `null`), maps(h, `{"image":[{"offset":1,"length":2}]}`, `null`), maps(h, `{"image":[{"offset":-1,"length":1}]}`, `null`),
 		maps(h, `{"image":[{"offset":1,"length":-1}]}`, `null`), maps(h, `{"image":[{"offset":1,"length":9223372036854775807}]}`, `null`), maps(h, `{"image":[{"offset":9223372036854775808,"length":0}]}`, `null`),
@@ -87,7 +92,7 @@ func TestGeneratePromptThatIsRefused(t *testing.T) {
 
 func TestTensorsOfAGenerateClient(t *testing.T) {
 	const h = `"mm_hashes":{"image":["a","b"]},"mm_placeholders":{"image":[{"offset":0,"length":1},{"offset":1,"length":1}]}`
-	const two = `"mm_hashes":{"x" : ["c"],"image":["a"]},"mm_placeholders":{"image":[{"offset":0,"length":1}],"x":[{"offset":0,"length":1}]}`
+	const two = `"mm_hashes":{"x" : ["c"],"image":["a"]},"mm_placeholders":{"image":[{"offset":0,"length":1}],"x":[{"offset":1,"length":1}]}`
 	for _, tt := range []struct{ features, want string }{ // "": as it came
 		{`{` + h + `,"kwargs_data":{ "image" : ["QQ==", "Qg=="] } , "x":1.0}`, ""},
 		{`{` + h + `}`, `{` + h + `,"kwargs_data":{"image":[null,null]}}`},

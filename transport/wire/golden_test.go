@@ -186,7 +186,7 @@ func goldenSource(t *testing.T, dir string, proto *wire.Protocol, body *wire.Bod
 	case prompt.Given.Known():
 		rendered = prompt.Given
 	default:
-		if rendered, err = proto.ParseRender(golden(t, dir, "rendered"), prompt.Media.Len(), true); err != nil {
+		if rendered, err = proto.ParseRender(golden(t, dir, "rendered"), prompt.Media, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,10 +36,10 @@ func (s *Source) edit(uuids []Span) *Edit {
 // RenderLeg is the body of a render leg: the client's own, with images inlined.
 func (p *Protocol) RenderLeg(s Source) Payload { return s.edit(nil).Payload() }
 
-// ParseRender reads the answer of the render service to a request with so many
-// images. It keeps nothing of the answer's memory, unless tensors are wanted
+// ParseRender reads the answer of the render service to a request with these
+// media, nil if none. It keeps nothing of the answer's memory, unless tensors are wanted
 // and there are some. An error means that the answer makes no sense.
-func (p *Protocol) ParseRender(answer []byte, images int, tensors bool) (t Tokens, err error) {
+func (p *Protocol) ParseRender(answer []byte, media *Media, tensors bool) (t Tokens, err error) {
 	object := answer
 	if p.renderList {
 		if err := Valid(answer); err != nil {
@@ -72,8 +72,8 @@ func (p *Protocol) ParseRender(answer []byte, images int, tensors bool) (t Token
 	if err != nil {
 		return t, err
 	}
-	if n := len(features.Images); n != images {
-		return t, fmt.Errorf("it has %d images, the request has %d", n, images)
+	if err := features.arrange(media); err != nil {
+		return t, err
 	}
 	t = Tokens{IDs: append([]byte(nil), ids...), Count: count, Features: features.clone(tensors)}
 	t.Features.locate(t.IDs)
@@ -93,7 +93,7 @@ const (
 // Format returns the shape of a request's encode and prefill legs if its
 // step's switch use_openai_format is as told. Completions stay completions,
 // generate stays generate. It reports false if a chat request cannot have the
-// shape that was asked for, because render gave no tensor for an image: null
+// shape that was asked for, because render gave no tensor for a medium: null
 // would mean that the worker has it already.
 func (p *Protocol) Format(openAI bool, s Source) (f Format, asked bool) {
 	switch {
@@ -259,17 +259,17 @@ func (p *Protocol) finish(e *Edit, s Source, t Transfers, capped bool) Payload {
 }
 
 // DecodeLeg is the body of a decode leg: the client's, with the prompt's tokens
-// and transfer params. Images get their hash as uuid, so that a worker looks
+// and transfer params. Media get their hash as uuid, so that a worker looks
 // them up instead of hashing them, unless processor arguments of the client
 // make it hash again.
 func (p *Protocol) DecodeLeg(s Source, t Transfers) Payload {
 	return p.finish(s.edit(s.uuids()), s, t, false)
 }
 
-// uuids are the images whose hashes a decode leg names as their uuids, or nil.
+// uuids are the media whose hashes a decode leg names as their uuids, or nil.
 func (s *Source) uuids() []Span {
-	if s.Media.Len() > 0 && len(s.Tokens.Features.Images) == s.Media.Len() && emptyObject(s.Body.Get("mm_processor_kwargs")) {
-		return s.Tokens.Features.Images
+	if s.Media.Len() > 0 && len(s.Tokens.Features.Items) == s.Media.Len() && emptyObject(s.Body.Get("mm_processor_kwargs")) {
+		return s.Tokens.Features.Items
 	}
 	return nil
 }

@@ -81,8 +81,9 @@ func BenchmarkParseRender(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			b.SetBytes(int64(len(tt.answer)))
 			b.ReportAllocs()
+			media := imagesOf(b, tt.images)
 			for b.Loop() {
-				if _, err := Chat.ParseRender(tt.answer, tt.images, tt.keep); err != nil {
+				if _, err := Chat.ParseRender(tt.answer, media, tt.keep); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,24 +2,26 @@ package wire
 
 import "strings"
 
-// Media are the images of a chat request, in document order: where they stand
-// in its messages, and what has taken the place of their URLs. It is not
-// changed once made; legs share it.
+// Media are the images, audio files and videos of a chat request, in document
+// order: where they stand in its messages, and what has taken the place of their
+// URLs. It is not changed once made; legs share it.
 type Media struct {
 	messages []byte
 	parts    []mediaPart
 	inlined  bool
 }
 
-// mediaPart is a content part with an image. Places are in the messages.
+// mediaPart is a content part with a medium. Places are in the messages.
 type mediaPart struct {
-	lo, hi       int    // of the part
-	urlLo, urlHi int    // of its URL, a JSON string
-	uuid         bool   // the client gave it one
-	uri          []byte // the JSON string that replaces the URL, or nil
+	lo, hi         int // of the part
+	urlLo, urlHi   int // of its URL, or of the data of an input_audio: a JSON string
+	formLo, formHi int // of the format of an input_audio, likewise; 0 for others
+	modality       Modality
+	uuid           bool   // the client gave it one
+	uri            []byte // the JSON string that replaces the URL, or nil
 }
 
-// Len returns how many images there are. A nil Media has none.
+// Len returns how many media there are. A nil Media has none.
 func (m *Media) Len() int {
 	if m == nil {
 		return 0
@@ -27,9 +29,32 @@ func (m *Media) Len() int {
 	return len(m.parts)
 }
 
-// URL returns the URL of an image as it stands in the body: a JSON string with
-// its quotes.
+// Count returns how many media of a modality there are. A nil Media has none.
+func (m *Media) Count(of Modality) (n int) {
+	for i := range m.Len() {
+		if m.parts[i].modality == of {
+			n++
+		}
+	}
+	return n
+}
+
+// Modality returns the modality of a medium.
+func (m *Media) Modality(i int) Modality { return m.parts[i].modality }
+
+// URL returns the URL of a medium as it stands in the body: a JSON string with
+// its quotes. Of an input_audio it is the data, which is no URL: see
+// [Media.Format].
 func (m *Media) URL(i int) []byte { return m.messages[m.parts[i].urlLo:m.parts[i].urlHi] }
+
+// Format returns the format of an input_audio as it stands in the body: a JSON
+// string with its quotes. It is nil for media that have a URL.
+func (m *Media) Format(i int) []byte {
+	if p := &m.parts[i]; p.formHi > 0 {
+		return m.messages[p.formLo:p.formHi]
+	}
+	return nil
+}
 
 // Inline returns the media with URLs replaced by those of uris that are not
 // nil: JSON strings with their quotes.
@@ -43,7 +68,7 @@ func (m *Media) Inline(uris [][]byte) *Media {
 	return out
 }
 
-// part appends an image's content part, with a uuid unless that is nil or it
+// part appends a medium's content part, with a uuid unless that is nil or it
 // has one.
 func (m *Media) part(t Text, i int, uuid []byte) Text {
 	p := &m.parts[i]
@@ -58,7 +83,7 @@ func (m *Media) part(t Text, i int, uuid []byte) Text {
 	return append(t, closeBrace)
 }
 
-// set puts the messages with inlined images, and with uuids unless that is nil,
+// set puts the messages with inlined media, and with uuids unless that is nil,
 // into a leg; without either they stay as they came.
 func (m *Media) set(e *Edit, uuids []Span) {
 	if m == nil || !m.inlined && uuids == nil {
@@ -78,9 +103,9 @@ func (m *Media) set(e *Edit, uuids []Span) {
 	e.Set("messages", append(t, m.messages[at:]))
 }
 
-// findMedia finds the images in the messages of a chat body. It returns nil if
-// there are none, and refuses other media, and images whose URL could be read
-// in two ways: nobody behind us may fetch what our guard has not seen.
+// findMedia finds the media in the messages of a chat body. It returns nil if
+// there are none, and refuses what is not served, and media whose URL could be
+// read in two ways: nobody behind us may fetch what our guard has not seen.
 func findMedia(messages []byte) (*Media, error) {
 	m := &Media{messages: messages}
 	var err error
@@ -94,7 +119,7 @@ func findMedia(messages []byte) (*Media, error) {
 			return err == nil
 		})
 		if err == nil && contents > 1 && len(m.parts) > before {
-			err = Invalid("invalid_media", "a message with an image has more than one content")
+			err = Invalid("invalid_media", "a message with media has more than one content")
 		}
 		return err == nil
 	})
@@ -104,7 +129,7 @@ func findMedia(messages []byte) (*Media, error) {
 	return m, nil
 }
 
-// scan adds the images of a message's content.
+// scan adds the media of a message's content.
 func (m *Media) scan(content []byte) (err error) {
 	EachElement(content, func(part []byte) bool {
 		var p mediaPart
@@ -115,89 +140,6 @@ func (m *Media) scan(content []byte) (err error) {
 		return err == nil
 	})
 	return err
-}
-
-// otherMedia are members of a content part, and types of parts, by which
-// workers find media that are not served.
-var otherMedia = []string{"image_embeds", "image_pil", "input_image", "audio_url", "input_audio", "audio_embeds", "audio",
-	"video_url", "input_video", "video_embeds", "video", "image"}
-
-const imageURL = "image_url"
-
-// scanPart looks at one content part. Whatever its type says, it is an image if
-// it has an image_url: that is how workers read it. A member that is null is
-// not there, unless workers would take media that they know by uuid for it.
-func (m *Media) scanPart(part []byte) (p mediaPart, found bool, err error) {
-	urls := 0
-	var isImage, typed, known, blank bool
-	EachMember(part, func(name, value []byte) bool {
-		switch {
-		case NameIs(name, imageURL):
-			if urls++; urls > 1 {
-				err = Invalid("invalid_media", "a content part has more than one image_url")
-			} else if blank = blank || IsNull(value); !IsNull(value) {
-				found = true
-				err = m.locate(&p, part, value)
-			}
-		case NameIs(name, "uuid"):
-			p.uuid, known = true, !IsNull(value)
-		case NameIs(name, "type"):
-			kind, _ := Unquote(value)
-			isImage, typed = isImage || strings.EqualFold(kind, imageURL), !IsNull(value)
-			err = refuseOther(kind)
-		default:
-			for _, other := range otherMedia {
-				if !NameIs(name, other) {
-					continue
-				}
-				if blank = blank || IsNull(value); !IsNull(value) {
-					err = refuseOther(other)
-				}
-			}
-		}
-		return err == nil
-	})
-	if err == nil && !found && (isImage || blank && (known || !typed)) {
-		err = Invalid("invalid_media", "a content part of media has no image_url")
-	}
-	return p, found && err == nil, err
-}
-
-func refuseOther(kind string) error {
-	for _, other := range otherMedia {
-		if strings.EqualFold(kind, other) {
-			return Invalid("invalid_media", "a content part has %q: images by image_url are served, other media are not", other)
-		}
-	}
-	return nil
-}
-
-// locate notes where a part and its URL stand.
-func (m *Media) locate(p *mediaPart, part, value []byte) error {
-	url := value
-	if IsObject(value) {
-		url = nil
-		twice := false
-		EachMember(value, func(name, v []byte) bool {
-			if NameIs(name, "url") {
-				twice = url != nil
-				url = v
-			}
-			return !twice
-		})
-		if twice {
-			return Invalid("invalid_media", "an image_url has more than one url")
-		}
-	}
-	if len(url) == 0 || url[0] != '"' {
-		return Invalid("invalid_media", "an image_url is neither a string nor an object with the string url")
-	}
-	if !IsDataURI(url) && !hasScheme(url, "http://") && !hasScheme(url, "https://") {
-		return Invalid("invalid_media", "an image_url must be an http, https or data URL")
-	}
-	p.lo, p.urlLo = cap(m.messages)-cap(part), cap(m.messages)-cap(url)
-	p.hi, p.urlHi = p.lo+len(part), p.urlLo+len(url)
-	return nil
 }
 
 // IsDataURI reports whether a JSON string holds a data URI.

@@ -274,8 +274,10 @@ func plain(value []byte) (s string, ok bool) {
 
 // oracleImage is an image as the oracle finds it.
 type oracleImage struct {
-	part, url place
-	uuid      bool
+	part, url      place // url is the data of an input_audio
+	object, format place // of an input_audio
+	modality       Modality
+	uuid           bool
 }
 
 // oracleMedia says what the contract's section 4 does with messages: the
@@ -306,55 +308,94 @@ func oracleMedia(text []byte) (images []oracleImage, ok bool) {
 	return images, true
 }
 
+// oracleServed are the members by which workers find media that are served.
+var oracleServed = []string{"image_url", "audio_url", "input_audio", "video_url"}
+
+// oracleIndex is which of them a test holds for; -1 for none.
+func oracleIndex(is func(name string) bool) int { return slices.IndexFunc(oracleServed, is) }
+
 func oraclePart(text []byte, part place) (image oracleImage, found, ok bool) {
 	names, values := membersAt(text, part)
 	image.part = part
-	var urls []place
-	null, kind, known := false, false, false
+	counts := [4]int{}
+	null, hasType, known := false, false, false
+	which, typed := -1, -1
 	for i, m := range names {
 		v := values[i].of(text)
+		isNull := string(v) == "null"
+		at := oracleIndex(m.named)
 		switch {
-		case m.named("image_url"):
-			urls = append(urls, values[i])
-			null = null || string(v) == "null"
+		case at >= 0:
+			if counts[at]++; counts[at] > 1 || !isNull && which >= 0 {
+				return image, false, false
+			}
+			if null = null || isNull; !isNull {
+				which, image.url = at, values[i]
+			}
 		case m.named("uuid"):
-			image.uuid, known = true, string(v) != "null"
+			image.uuid, known = true, !isNull
 		case m.named("type"):
-			kind = string(v) != "null"
+			hasType = !isNull
 			s, _ := plain(v)
 			if slices.ContainsFunc(otherMedia, func(o string) bool { return strings.EqualFold(o, s) }) {
 				return image, false, false
 			}
-			found = found || strings.EqualFold(s, "image_url")
+			if at := oracleIndex(func(o string) bool { return strings.EqualFold(o, s) }); at >= 0 {
+				typed = at
+			}
 		case slices.ContainsFunc(otherMedia, m.named):
-			if null = true; string(v) != "null" {
+			if null = true; !isNull {
 				return image, false, false
 			}
 		}
 	}
+	doubtful := null && (known || !hasType)
 	switch {
-	case len(urls) > 1:
+	case which < 0:
+		return image, false, typed < 0 && !doubtful
+	case typed >= 0 && typed != which, which > 0 && doubtful:
 		return image, false, false
-	case len(urls) == 0 || string(urls[0].of(text)) == "null":
-		return image, false, !found && (!null || kind && !known)
 	}
-	image.url = urls[0]
-	if at := urls[0]; at.of(text)[0] == '{' {
-		n := 0
-		names, values := membersAt(text, at)
-		for i, m := range names {
-			if m.named("url") {
-				image.url = values[i]
-				n++
-			}
-		}
-		if n != 1 {
-			return image, false, false
-		}
+	image.modality = []Modality{Image, Audio, Audio, Video}[which]
+	if oracleServed[which] == "input_audio" {
+		return image, true, image.oracleMember(text, "data") && image.oracleMember(text, "format")
+	}
+	if image.url.of(text)[0] == '{' && !image.oracleMember(text, "url") {
+		return image, false, false
 	}
 	s, isString := plain(image.url.of(text))
 	s = strings.ToLower(s)
 	return image, true, isString && (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "data:"))
+}
+
+// oracleMember finds a member of the object that url is: its URL or data, or its
+// format. It must be there once, and be a string but for a URL.
+func (im *oracleImage) oracleMember(text []byte, name string) bool {
+	object := im.url
+	if name == "format" {
+		object = im.object
+	}
+	n := 0
+	names, values := membersAt(text, object)
+	for i, m := range names {
+		if !m.named(name) {
+			continue
+		}
+		n++
+		if im.object = object; name == "format" {
+			im.format = values[i]
+		} else {
+			im.url = values[i]
+		}
+	}
+	if n != 1 {
+		return false
+	}
+	_, isString := plain(im.url.of(text))
+	if name == "format" {
+		_, isString = plain(im.format.of(text))
+	}
+	return isString || name == "url"
 }
 
 // oracleEdit returns messages with URLs and uuids put in.
@@ -379,6 +420,8 @@ func FuzzMedia(f *testing.F) {
 	for _, messages := range []string{
 		`[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://a/","detail":"low"}},{"type":"text","text":"x"}]},{"content":"x"}]`,
 		` [ { "content" : [ { "image_url" : "data:image/png;base64,QUFB" , "uuid":null } , {"uuid":"u","\u0069mage_url":{"u\u0072l":"\u0068ttps:\/\/a"}} ] } ] `,
+		`[{"content":[{"type":"audio_url","audio_url":{"url":"data:x"}},{"type":"input_audio","input_audio":{"format":"wav","data" : "QUFB"},"uuid":"u"},{"video_url":"https://a"}]}]`,
+		`[{"content":[{"type":"audio_url","input_audio":{"format":"wav","data":""}}]}]`, `[{"content":[{"video_url":"http://a","image_url":null,"uuid":"u"}]}]`,
 		`[{"content":[{"type":"audio_url","audio_url":{"url":"x"}}]}]`, `[{"content":[{"image_url":null,"type":"text"}]}]`,
 		`[{"content":[{"image_url":"http://a/"}],"content":1}]`, `[{"content":[{"image_url":"aaaaaaaaaaaaaaaaaaaaaaaaaaaa\\"}]}]`,
 		`[{"content":[{"image_url":{"url":"http://a/","url":1}}]}]`, `[[],{"content":{}},null,{"content":[[],"x",{}]}]`,
@@ -410,17 +453,20 @@ func FuzzMedia(f *testing.F) {
 func checkImages(t *testing.T, body *Body, messages []byte, prompt Prompt, want []oracleImage, which uint64) {
 	uris := make([][]byte, len(want))
 	spans := make([]Span, len(want))
-	hashes := &Features{Images: spans, Hashes: []byte(`{}`), Placeholders: []byte(`{}`)}
+	hashes := &Features{Items: spans, Hashes: []byte(`{}`), Placeholders: []byte(`{}`)}
 	for i, im := range want {
 		url := prompt.Media.URL(i)
 		got, _ := plain(url)
 		if w, ok := plain(im.url.of(messages)); !ok || got != w || !bytes.Equal(url, im.url.of(messages)) {
 			t.Fatalf("image %d is %q, want %q", i, url, im.url.of(messages))
 		}
+		if got := prompt.Media.Format(i); prompt.Media.Modality(i) != im.modality || !bytes.Equal(got, im.format.of(messages)) {
+			t.Fatalf("medium %d is %v in %q, want %v in %q", i, prompt.Media.Modality(i), got, im.modality, im.format.of(messages))
+		}
 		if which>>(i%64)&1 != 0 {
 			uris[i] = fmt.Appendf(nil, `"data:%d"`, i)
 		}
-		spans[i] = Span{Hash: []byte(`"h"`), Placeholder: []byte(`{"offset":0,"length":1}`), Length: 1}
+		spans[i] = Span{Modality: im.modality, Hash: []byte(`"h"`), Placeholder: []byte(`{"offset":0,"length":0}`)}
 	}
 	var media *Media
 	if prompt.Media != nil {

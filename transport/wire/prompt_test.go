@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,8 +63,51 @@ func TestChatWithoutMediaIsAccepted(t *testing.T) {
 	}
 }
 
+// TestMediaOfAllModalities: each member in each of its shapes, among others.
+func TestMediaOfAllModalities(t *testing.T) {
+	body := mustParse(t, `{"messages":[{"content":[{"type":"video_url","video_url":{"url":"http://v/"}},{"type":"text","text":"x"},{"audio_url":"https://a/"}]},
+		{"content":[{"type":"input_audio","uuid":"u","input_audio":{"format":"wa\u0076","x":1,"data":"QUFB"}},{"type":"odd","image_url":"data:i"},{"image_url":null,"type":"text","video_url":{"url":"data:v","fps":2}}]}]}`)
+	got, err := Chat.Prompt(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for i := range got.Media.Len() {
+		found = append(found, fmt.Sprintf("%s %s %s", got.Media.Modality(i), got.Media.URL(i), got.Media.Format(i)))
+	}
+	if want := []string{`video "http://v/" `, `audio "https://a/" `, `audio "QUFB" "wa\u0076"`, `image "data:i" `, `video "data:v" `}; !slices.Equal(found, want) {
+		t.Errorf("%q, want %q", found, want)
+	}
+	if m := got.Media; m.Count(Image) != 1 || m.Count(Audio) != 2 || m.Count(Video) != 2 {
+		t.Errorf("%d, %d, %d", m.Count(Image), m.Count(Audio), m.Count(Video))
+	}
+}
+
+func TestMediaThatCanBeReadInTwoWaysAreRefused(t *testing.T) {
+	for _, part := range []string{
+		`{"audio_url":"http://secret/","video_url":"http://secret/"}`, `{"input_audio":{"data":"","format":""},"audio_url":"http://secret/"}`,
+		`{"type":"audio_url","input_audio":{"data":"","format":"wav"}}`, `{"type":"image_url","video_url":"http://secret/"}`,
+		`{"type":"VIDEO_URL","audio_url":"http://secret/"}`, `{"type":"video_url"}`, `{"type":"audio_url","audio_url":null}`,
+		`{"audio_url":null}`, `{"type":"text","text":"x","uuid":"secret","video_url":null}`, `{"audio_url":"http://secret/","audio_url":null}`,
+		// a worker looks for an image first
+		`{"image_url":null,"audio_url":"http://secret/"}`, `{"type":"video_url","uuid":"u","image_embeds":null,"video_url":"http://secret/"}`,
+		`{"audio_url":"file:///secret"}`, `{"video_url":{"url":"ftp://secret/"}}`, `{"video_url":{"url":["http://secret/"]}}`, `{"audio_url":{"url":"http://secret/","url":"http://secret/"}}`,
+		`{"input_audio":"data:audio/wav;base64,secret"}`, `{"input_audio":{"data":"secret"}}`, `{"input_audio":{"format":"wav"}}`, `{"input_audio":{"data":"secret","format":null}}`,
+		`{"input_audio":{"data":7,"format":"wav"}}`, `{"input_audio":{"data":"","data":"","format":"wav"}}`, `{"input_audio":{"data":"","format":"wav","f\u006frmat":"secret"}}`,
+		`{"input_audio":{"url":"http://secret/"}}`, `{"input_audio":[]}`,
+	} {
+		_, err := Chat.Prompt(mustParse(t, `{"messages":[{"content":[{"image_url":"http://a/"},`+part+`]}]}`))
+		t.Run(part, func(t *testing.T) {
+			wantFault(t, err, "invalid_media")
+			if m := FaultOf(err).Message; strings.Contains(m, "secret") {
+				t.Errorf("the message is %q", m)
+			}
+		})
+	}
+}
+
 func TestChatMediaAreRefused(t *testing.T) {
-	names := []string{"audio_url", "video_url", "input_audio", "input_image", "input_video",
+	names := []string{"input_image", "input_video", "prompt_embeds",
 		"image_embeds", "audio_embeds", "video_embeds", "image_pil", "image", "audio", "video"}
 	for _, name := range names {
 		for _, part := range []string{

@@ -40,7 +40,7 @@ type Prompt struct {
 	// Given holds the token ids if the client sent the prompt as such: then
 	// nothing has to be rendered.
 	Given Tokens
-	// Media are the images of a chat request, or nil.
+	// Media are those of a chat request, or nil.
 	Media *Media
 }
 

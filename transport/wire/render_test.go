@@ -29,12 +29,12 @@ func TestRenderAnswer(t *testing.T) {
 			before, after string
 		}{{Chat, "", ""}, {Chat, " \n", "\t "}, {Completions, "[", "]"}, {Completions, " [ ", " ]\n"}} {
 			answer := []byte(p.before + tt.object + p.after)
-			got, err := p.ParseRender(answer, 0, len(answer)%2 == 0) // there are no tensors to be wanted
-			clear(answer)                                            // nothing of it may be kept
+			got, err := p.ParseRender(answer, nil, len(answer)%2 == 0) // there are no tensors to be wanted
+			clear(answer)                                              // nothing of it may be kept
 			if err != nil || string(got.IDs) != tt.ids || got.Count != tt.n || !got.Known() {
 				t.Errorf("%s: %s%s%s: %q (%d), %v", p.Name, p.before, tt.object, p.after, got.IDs, got.Count, err)
 			}
-			if f := &got.Features; f.Images != nil || f.PlaceholderTokens() != 0 || bytes.IndexByte(f.Hashes, 0) >= 0 ||
+			if f := &got.Features; f.Items != nil || f.PlaceholderTokens() != 0 || bytes.IndexByte(f.Hashes, 0) >= 0 ||
 				bytes.IndexByte(f.Placeholders, 0) >= 0 || !f.any() && f.Kwargs != nil {
 				t.Errorf("%s: %s: features %+v", p.Name, tt.object, f)
 			}
@@ -62,7 +62,7 @@ func TestRenderAnswerThatMakesNoSense(t *testing.T) {
 			if p == Completions && object == "" {
 				continue
 			}
-			if got, err := p.ParseRender([]byte(answer), 0, false); err == nil || got.Known() || got.Count != 0 {
+			if got, err := p.ParseRender([]byte(answer), nil, false); err == nil || got.Known() || got.Count != 0 {
 				t.Errorf("%s: %q: %q (%d), %v", p.Name, answer, got.IDs, got.Count, err)
 			}
 		}
@@ -72,11 +72,11 @@ func TestRenderAnswerThatMakesNoSense(t *testing.T) {
 func TestRenderAnswerOfTheOtherRoute(t *testing.T) {
 	const object = `{"token_ids":[1,2]}`
 	for _, answer := range []string{object, `[]`, `[ ]`, `[` + object + `,` + object + `]`, `{"0":` + object + `}`, `[` + object + `,null]`, `[` + object, `[` + object + `]]`} {
-		if _, err := Completions.ParseRender([]byte(answer), 0, false); err == nil {
+		if _, err := Completions.ParseRender([]byte(answer), nil, false); err == nil {
 			t.Errorf("completions: %s is accepted", answer)
 		}
 	}
-	if _, err := Chat.ParseRender([]byte(`[`+object+`]`), 0, false); err == nil {
+	if _, err := Chat.ParseRender([]byte(`[`+object+`]`), nil, false); err == nil {
 		t.Error("chat: a list is accepted")
 	}
 }
@@ -84,7 +84,7 @@ func TestRenderAnswerOfTheOtherRoute(t *testing.T) {
 func TestRenderErrorsQuoteNothing(t *testing.T) {
 	for _, answer := range []string{`{"secret"`, `{"token_ids":["secret"]}`, `{"token_ids":[1],"features":{"mm_hashes":{"image":["secret"]}}}`, `["secret"]`, `"secret"`} {
 		for _, p := range Protocols() {
-			if _, err := p.ParseRender([]byte(answer), 0, false); err == nil || strings.Contains(err.Error(), "secret") {
+			if _, err := p.ParseRender([]byte(answer), nil, false); err == nil || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s: %s: %v", p.Name, answer, err)
 			}
 		}

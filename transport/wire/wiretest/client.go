@@ -20,15 +20,15 @@ const (
 type Client struct {
 	Protocol string
 	Body     string
-	// Images are those of a chat request, in document order.
-	Images []Image
+	// Media are those of a chat request, in document order.
+	Media []Medium
 	// Local: the request cannot use a remote KV (section 10).
 	Local bool
 	// Given: the client sent token ids, nothing has to be rendered.
 	Given bool
 	// Rendered is the answer of the render service.
 	Rendered string
-	// Encoded are the answers of encode workers, by image.
+	// Encoded are the answers of encode workers, by medium.
 	Encoded []string
 	// Prefilled is the answer of a prefill worker. Handoff: kv-nixl can use it.
 	Prefilled string
@@ -42,11 +42,13 @@ type Client struct {
 	handoff  *Object
 }
 
-// Image is a content part with an image.
-type Image struct {
+// Medium is a content part with an image, audio or video.
+type Medium struct {
+	Modality string
 	// URL as the client means it, and the data URI that takes its place, as a
-	// JSON string; "" if the URL is one already.
-	URL, Inlined string
+	// JSON string; "" if the URL is one already. Of an input_audio URL is the data,
+	// and Format not "".
+	URL, Inlined, Format string
 
 	before, spelt, after string // the part, less the closing brace
 	uuid                 bool
@@ -57,16 +59,17 @@ type tokens struct {
 	ids                          string
 	list                         []string
 	hashes, placeholders, kwargs string // maps by modality; "" if they are not there
-	images                       []span
-	media                        bool // of any modality
-	tensors                      bool // there is one for every image
+	media                        []span
+	any                          bool // there are some, of whatever modality
+	tensors                      bool // there is one for each of media
 	features                     *Object
-	imagesOnly                   bool
+	knownOnly                    bool
 	byModality                   []modality
 }
 
 type span struct {
 	hash, tensor   string
+	modality       string
 	placeholder    *Object
 	offset, length int
 }
@@ -85,9 +88,13 @@ func New(seed, n uint64, origin string) *Client {
 	switch c.Protocol {
 	case Chat:
 		members = append(members, c.chat(r, origin)...)
-		c.tokens = r.tokens(len(c.Images), true)
+		var kinds []string
+		for i := range c.Media {
+			kinds = append(kinds, c.Media[i].Modality)
+		}
+		c.tokens = r.tokens(kinds, true)
 	case Completions:
-		c.tokens = r.tokens(0, false)
+		c.tokens = r.tokens(nil, false)
 		prompt := r.str()
 		if c.Given = r.oneIn(2); c.Given {
 			prompt = c.tokens.ids
@@ -261,19 +268,19 @@ func (c *Client) chat(r random, origin string) (members []Member) {
 		c.message(r, origin)
 	}
 	c.put(r.space() + "]")
-	m.Value = c.text(func(im *Image) string { return im.before + im.spelt + im.after + "}" })
+	m.Value = c.text(func(im *Medium) string { return im.before + im.spelt + im.after + "}" })
 	return append(members, m)
 }
 
-// put adds to the text behind the last image.
+// put adds to the text behind the last medium.
 func (c *Client) put(text string) { c.messages[len(c.messages)-1] += text }
 
-// text is the messages with images as part writes them.
-func (c *Client) text(part func(*Image) string) string {
+// text is the messages with media as part writes them.
+func (c *Client) text(part func(*Medium) string) string {
 	var b strings.Builder
 	for i, between := range c.messages {
 		if i > 0 {
-			b.WriteString(part(&c.Images[i-1]))
+			b.WriteString(part(&c.Media[i-1]))
 		}
 		b.WriteString(between)
 	}
@@ -310,7 +317,7 @@ func (c *Client) message(r random, origin string) {
 					c.put(r.space() + "," + r.space())
 				}
 				if r.oneIn(3) {
-					c.image(r, origin)
+					c.medium(r, origin)
 				} else {
 					c.put(r.part())
 				}
@@ -348,48 +355,63 @@ func (r random) part() string {
 	return o.text()
 }
 
-// picture is an image as bytes.
-func picture(n int) []byte { return fmt.Appendf(nil, "\x89PNG\r\n\x1a\nimage %d", n) }
+// kind is a modality, by the member of a part that has it.
+type kind struct {
+	member, modality, mime string
+	head                   string // what such a file begins with
+}
 
-// Picture is what an origin serves at a path; nil if there is nothing.
-func Picture(path string) []byte {
-	n, err := strconv.Atoi(strings.TrimPrefix(path, "/images/"))
-	if err != nil {
-		return nil
+var kinds = []kind{
+	{"image_url", "image", "image/png", "\x89PNG\r\n\x1a\n"},
+	{"audio_url", "audio", "audio/wav", "RIFF\x00\x00\x00\x00WAVEfmt "},
+	{"input_audio", "audio", "audio/wav", "RIFF\x00\x00\x00\x00WAVEfmt "},
+	{"video_url", "video", "video/mp4", "\x00\x00\x00\x18ftypisom"},
+}
+
+// file is a medium as bytes.
+func (k kind) file(n int) []byte { return fmt.Appendf(nil, "%s number %d", k.head, n) }
+
+func (k kind) base64(n int) string { return base64.StdEncoding.EncodeToString(k.file(n)) }
+
+func (k kind) dataURI(n int) string { return "data:" + k.mime + ";base64," + k.base64(n) }
+
+// File is what an origin serves at a path; nil if there is nothing.
+func File(path string) []byte {
+	for _, k := range kinds {
+		if number, ok := strings.CutPrefix(path, "/"+k.modality+"/"); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				return k.file(n)
+			}
+		}
 	}
-	return picture(n)
+	return nil
 }
 
-func dataURI(n int) string {
-	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture(n))
-}
+// here stands for a value that is put in later.
+const here = "\x00"
 
-// image adds a content part with an image.
-func (c *Client) image(r random, origin string) {
-	n := r.IntN(6)
-	im := Image{URL: dataURI(n)}
-	if r.oneIn(3) {
-		im.URL, im.Inlined = fmt.Sprintf("%s/images/%d", origin, n), `"`+dataURI(n)+`"`
+// medium adds a content part with an image, audio or video.
+func (c *Client) medium(r random, origin string) {
+	k, n := pick(r, kinds[0], kinds[0], kinds[0], kinds[1], kinds[2], kinds[3]), r.IntN(6)
+	im := Medium{Modality: k.modality, URL: k.dataURI(n)}
+	value := here
+	switch {
+	case k.member == "input_audio":
+		im.URL, im.Format = k.base64(n), "wav"
+		value = r.holder("data", Member{Name: "format", Spelt: r.spell("format"), Colon: ":", Value: r.spell("wav")})
+	case r.oneIn(3):
+		im.URL, im.Inlined = fmt.Sprintf("%s/%s/%d", origin, k.modality, n), `"`+k.dataURI(n)+`"`
+		fallthrough
+	default:
+		if !r.oneIn(3) {
+			value = r.holder("url", r.member("detail", pick(r, `"low"`, `"auto"`, "null")))
+		}
 	}
 	im.spelt = r.spell(im.URL)
-	const here = "\x00"
-	url := here
-	if !r.oneIn(3) { // an object
-		o := &Object{}
-		o.add(r.member("url", here))
-		if r.oneIn(2) {
-			o.add(r.member("detail", pick(r, `"low"`, `"auto"`, "null")))
-		}
-		if r.oneIn(4) {
-			o.add(r.member(pick(r, names...), r.value(2)))
-		}
-		r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
-		url = o.text()
-	}
 	o := &Object{}
-	o.add(r.member("image_url", url))
+	o.add(r.member(k.member, value))
 	if !r.oneIn(4) {
-		o.add(r.member("type", pick(r, `"image_url"`, `"picture"`, `"text"`, "null", `"image\u005furl"`)))
+		o.add(r.member("type", pick(r, r.spell(k.member), `"picture"`, `"text"`, "null")))
 	}
 	if im.uuid = r.oneIn(4); im.uuid {
 		o.add(r.member("uuid", pick(r, r.str(), "null")))
@@ -400,60 +422,116 @@ func (c *Client) image(r random, origin string) {
 	r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
 	im.before, im.after, _ = strings.Cut(o.text(), here)
 	im.after = strings.TrimSuffix(im.after, "}")
-	c.Images = append(c.Images, im)
+	c.Media = append(c.Media, im)
 	c.messages = append(c.messages, "")
 }
 
-// tokens are token ids with so many images among them.
-func (r random) tokens(images int, rendered bool) (t tokens) {
-	count := 1 + r.IntN(12) + 2*images
+// holder is an object that has something to come under a name, another member, and
+// maybe more.
+func (r random) holder(name string, other Member) string {
+	o := &Object{}
+	o.add(r.member(name, here))
+	if other.Name == "format" || r.oneIn(2) {
+		o.add(other)
+	}
+	if r.oneIn(4) {
+		o.add(r.member(pick(r, names...), r.value(2)))
+	}
+	r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
+	return o.text()
+}
+
+// apart are so many spans that share no id, in any order, and how many ids there
+// are.
+func (r random) apart(n int) (spans []span, count int) {
+	at := 0
+	for range n {
+		at += r.IntN(3)
+		s := span{hash: pick(r, `"hash-1"`, `"h\/2"`, `"é"`, `"\ud800"`), offset: at, length: r.IntN(4)}
+		s.placeholder = r.placeholder(s)
+		spans = append(spans, s)
+		at += s.length
+	}
+	r.Shuffle(n, func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+	return spans, at + 1 + r.IntN(12)
+}
+
+// tokens are token ids with media of these modalities among them.
+func (r random) tokens(media []string, rendered bool) (t tokens) {
+	unknown, extra := pick(r, "hologram", "x\xed\xa0\x80"), 0
+	if len(media) > 0 && r.oneIn(4) {
+		extra = 1 + r.IntN(2)
+	}
+	spans, count := r.apart(len(media) + extra)
 	for range count {
 		t.list = append(t.list, pick(r, "0", "1", "17", "151643", "9007199254740993"))
 	}
 	t.ids = r.array(t.list...)
-	kind := r.IntN(4) // 0: no kwargs_data, 1: null in it, else whole
-	t.tensors, t.imagesOnly = true, true
-	hashes, placeholders, kwargs := &Object{}, &Object{}, &Object{}
-	add := func(name string, n int) {
-		var hs, ps, ks []string
-		for i := range n {
-			s := span{hash: pick(r, `"hash-1"`, `"h\/2"`, `"é"`, `"\ud800"`), offset: r.IntN(count)}
-			s.length = r.IntN(count - s.offset + 1)
-			s.placeholder = r.placeholder(s)
-			item := pick(r, `"AAAA"`, `"a\/bc"`, `"Zm9v"`)
-			if kind == 1 && (i == 0 || r.oneIn(2)) {
-				item = pick(r, "null", `""`)
+	t.media = spans[:len(media)]
+	f := featureMaps{kind: r.IntN(4)}
+	t.tensors, t.knownOnly = true, true
+	for _, name := range []string{"image", "audio", "video"} {
+		var of []*span
+		for i := range media {
+			if media[i] == name {
+				of = append(of, &t.media[i])
 			}
-			hs, ps, ks = append(hs, s.hash), append(ps, s.placeholder.text()), append(ks, item)
-			if name == "image" {
-				if s.tensor = item; kind == 0 || len(item) < 3 || item == "null" {
-					s.tensor, t.tensors = "", false
-				}
-				t.images = append(t.images, s)
-			}
-			t.media = true
 		}
-		m := r.member(name, r.array(hs...))
-		hashes.add(m)
-		placeholders.add(r.member(name, r.array(ps...)))
-		kwargs.add(r.member(name, r.array(ks...)))
-		t.byModality = append(t.byModality, modality{spelt: m.Spelt + m.Colon, hashes: n, items: ks})
-		t.imagesOnly = t.imagesOnly && name == "image"
+		if len(of) > 0 || name == "image" && (len(media) > 0 || rendered && r.oneIn(4)) {
+			f.add(r, &t, name, of)
+		}
 	}
-	if images > 0 || rendered && r.oneIn(4) {
-		add("image", images)
+	if extra > 0 {
+		of := []*span{}
+		for i := range spans[len(media):] {
+			of = append(of, &spans[len(media)+i])
+		}
+		whole := t.tensors // what we do not know is not counted
+		f.add(r, &t, unknown, of)
+		t.tensors, t.knownOnly = whole, false
 	}
-	if images > 0 && r.oneIn(4) {
-		add(pick(r, "audio", "video", "x\xed\xa0\x80"), 1+r.IntN(2))
+	if len(f.hashes.members) > 0 {
+		f.put(r, &t)
 	}
-	if len(hashes.members) == 0 {
-		return t
+	return t
+}
+
+// featureMaps are the maps by modality in the making. Kind 0 has no kwargs_data, 1
+// has null in it, others whole.
+type featureMaps struct {
+	kind                         int
+	hashes, placeholders, kwargs Object
+}
+
+// add adds a modality.
+func (f *featureMaps) add(r random, t *tokens, name string, of []*span) {
+	var hs, ps, ks []string
+	for i, s := range of {
+		item := pick(r, `"AAAA"`, `"a\/bc"`, `"Zm9v"`)
+		if f.kind == 1 && (i == 0 || r.oneIn(2)) {
+			item = pick(r, "null", `""`)
+		}
+		hs, ps, ks = append(hs, s.hash), append(ps, s.placeholder.text()), append(ks, item)
+		s.modality = name
+		if s.tensor = item; f.kind == 0 || len(item) < 3 || item == "null" {
+			s.tensor, t.tensors = "", false
+		}
+		t.any = true
 	}
-	t.hashes, t.placeholders = hashes.text(), placeholders.text()
+	m := r.member(name, r.array(hs...))
+	f.hashes.add(m)
+	f.placeholders.add(r.member(name, r.array(ps...)))
+	f.kwargs.add(r.member(name, r.array(ks...)))
+	t.byModality = append(t.byModality, modality{spelt: m.Spelt + m.Colon, hashes: len(of), items: ks})
+}
+
+// put makes the features of the maps.
+func (f *featureMaps) put(r random, t *tokens) {
+	t.hashes, t.placeholders = f.hashes.text(), f.placeholders.text()
 	t.features = &Object{}
 	parts := []Member{r.member("mm_hashes", t.hashes), r.member("mm_placeholders", t.placeholders)}
-	if kind > 0 {
-		t.kwargs = kwargs.text()
+	if f.kind > 0 {
+		t.kwargs = f.kwargs.text()
 		parts = append(parts, r.member("kwargs_data", t.kwargs))
 	}
 	if r.oneIn(3) {
@@ -463,13 +541,12 @@ func (r random) tokens(images int, rendered bool) (t tokens) {
 	for _, m := range parts {
 		t.features.add(m)
 	}
-	if t.media && kind == 0 {
+	if t.any && f.kind == 0 {
 		t.tensors = false
 	}
-	return t
 }
 
-// placeholder says where an image stands, and more that nobody knows yet.
+// placeholder says where a medium stands, and more that nobody knows yet.
 func (r random) placeholder(s span) *Object {
 	o := &Object{}
 	for range r.IntN(3) {
@@ -485,8 +562,11 @@ func (r random) placeholder(s span) *Object {
 
 // generate are the members of a generate request.
 func (c *Client) generate(r random) (members []Member) {
-	images := max(0, r.IntN(5)-2)
-	c.tokens = r.tokens(images, false)
+	var media []string
+	for range max(0, r.IntN(5)-2) {
+		media = append(media, pick(r, "image", "image", "audio", "video"))
+	}
+	c.tokens = r.tokens(media, false)
 	members = append(members, r.member("token_ids", c.tokens.ids))
 	switch {
 	case c.tokens.features != nil:
@@ -572,13 +652,13 @@ func (r random) handoff() *Object {
 
 // encodeAnswers are descriptors, by hash; the same hash has the same one.
 func (c *Client) encodeAnswers(r random) {
-	if len(c.tokens.images) != len(c.Images) {
-		panic("the images do not match the tokens")
+	if len(c.tokens.media) != len(c.Media) {
+		panic("the media do not match the tokens")
 	}
 	type entry struct{ name, value string }
 	known := map[string]entry{}
 	var merged []string
-	for _, im := range c.tokens.images {
+	for _, im := range c.tokens.media {
 		e, again := known[im.hash]
 		if !again {
 			e = entry{im.hash, pick(r, r.object(3).text(), r.object(2).text(), "null")}

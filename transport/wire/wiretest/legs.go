@@ -83,26 +83,26 @@ func (c *Client) asked(s Shape) bool {
 // tokensKnown: legs carry the prompt's token ids.
 func (c *Client) tokensKnown(s Shape) bool { return s.Tokens && c.Protocol != Generate }
 
-// base is the client's body with its images as they are on legs.
+// base is the client's body with its media as they are on legs.
 func (c *Client) base(s Shape, uuids bool) *Object {
 	o := c.clean.last()
-	uuids = uuids && len(c.Images) > 0 && s.Tokens
+	uuids = uuids && len(c.Media) > 0 && s.Tokens
 	if p := strings.TrimSpace(strings.Trim(c.clean.get("mm_processor_kwargs"), "{}")); p != "" && p != "null" {
 		uuids = false
 	}
 	downloads := false
-	for i := range c.Images {
-		downloads = downloads || c.Images[i].Inlined != ""
+	for i := range c.Media {
+		downloads = downloads || c.Media[i].Inlined != ""
 	}
 	if !uuids && !(downloads && s.Inlined) {
 		return o
 	}
 	i := -1
-	o.set("messages", c.text(func(im *Image) string {
+	o.set("messages", c.text(func(im *Medium) string {
 		i++
 		uuid := ""
 		if uuids && !im.uuid {
-			uuid = `,"uuid":` + c.tokens.images[i].hash
+			uuid = `,"uuid":` + c.tokens.media[i].hash
 		}
 		return im.part(s) + uuid + "}"
 	}))
@@ -110,7 +110,7 @@ func (c *Client) base(s Shape, uuids bool) *Object {
 }
 
 // part is a content part, less its closing brace.
-func (im *Image) part(s Shape) string {
+func (im *Medium) part(s Shape) string {
 	if s.Inlined && im.Inlined != "" {
 		return im.before + im.Inlined + im.after
 	}
@@ -133,17 +133,17 @@ func (c *Client) addTokens(o *Object, s Shape) {
 	case !c.tokensKnown(s):
 	case c.Protocol == Completions:
 		o.set("prompt", c.tokens.ids)
-	case c.tokens.media:
+	case c.tokens.any:
 		o.set("tokens", `{"token_ids":`+c.tokens.ids+`,"features":{"mm_hashes":`+c.tokens.hashes+`,"mm_placeholders":`+c.tokens.placeholders+`}}`)
 	default:
 		o.set("tokens", `{"token_ids":`+c.tokens.ids+`}`)
 	}
 }
 
-// Encoders are the images that are encoded: one of each hash.
+// Encoders are the media that are encoded: one of each hash.
 func (c *Client) Encoders() (images []int) {
 	seen := map[string]bool{}
-	for i, im := range c.tokens.images {
+	for i, im := range c.tokens.media {
 		if !seen[im.hash] {
 			images = append(images, i)
 		}
@@ -162,21 +162,21 @@ func (c *Client) LegPath(s Shape) string {
 
 // Encode is section 7.
 func (c *Client) Encode(s Shape, image int) string {
-	im := c.tokens.images[image]
+	im := c.tokens.media[image]
 	ids := append([]string{c.tokens.list[0]}, c.idsAsTheyCame(im)...)
 	placeholder := im.placeholder.last()
 	placeholder.set("offset", "1")
-	features := `{"mm_hashes":{"image":[` + im.hash + `]},"mm_placeholders":{"image":[` + placeholder.leg() + `]}`
+	features := `{"mm_hashes":{"` + im.modality + `":[` + im.hash + `]},"mm_placeholders":{"` + im.modality + `":[` + placeholder.leg() + `]}`
 	o := &Object{}
 	o.setIf("model", c.clean.get("model"))
 	if c.asked(s) {
 		o.set("token_ids", "["+strings.Join(ids, ",")+"]")
-		o.set("features", features+`,"kwargs_data":{"image":[`+im.tensor+`]}}`)
+		o.set("features", features+`,"kwargs_data":{"`+im.modality+`":[`+im.tensor+`]}}`)
 		o.set("sampling_params", `{"max_tokens":1}`)
 		o.set("stream", "false")
 		return o.leg()
 	}
-	o.set("messages", `[{"role":"user","content":[`+c.Images[image].part(s)+`}]}]`)
+	o.set("messages", `[{"role":"user","content":[`+c.Media[image].part(s)+`}]}]`)
 	o.set("tokens", `{"token_ids":[`+strings.Join(ids, ",")+`],"features":`+features+`}}`)
 	o.set("max_tokens", "1")
 	o.set("stream", "false")
@@ -185,7 +185,7 @@ func (c *Client) Encode(s Shape, image int) string {
 	return o.leg()
 }
 
-// idsAsTheyCame is the span of an image as one piece, with its white space.
+// idsAsTheyCame is the span of a medium as one piece, with its white space.
 func (c *Client) idsAsTheyCame(im span) []string {
 	if im.length == 0 {
 		return nil
@@ -286,7 +286,7 @@ func (c *Client) Prefill(s Shape) string {
 	if c.Protocol != Chat {
 		o.set("request_id", `"`+s.ID+`"`)
 	}
-	if t := &c.tokens; c.Protocol == Generate && t.media && !(t.kwargs != "" && t.tensors && t.imagesOnly) {
+	if t := &c.tokens; c.Protocol == Generate && t.any && !(t.kwargs != "" && t.tensors && t.knownOnly) {
 		features := t.features.last()
 		features.set("kwargs_data", t.withNulls())
 		o.set("features", features.leg())
@@ -314,7 +314,7 @@ func (c *Client) prefillByTokens(s Shape, kv, ec string) string {
 	o.set("request_id", `"`+s.ID+`"`)
 	o.setIf("model", c.clean.get("model"))
 	o.set("token_ids", c.tokens.ids)
-	if c.tokens.media {
+	if c.tokens.any {
 		o.set("features", `{"mm_hashes":`+c.tokens.hashes+`,"mm_placeholders":`+c.tokens.placeholders+`,"kwargs_data":`+c.tokens.kwargs+`}`)
 	}
 	addSampling(o, nil, true, kv, ec)
