@@ -2,7 +2,6 @@ package phases
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -17,28 +16,38 @@ func init() { Register(stepMedia, NewMedia) }
 
 // MediaParams are the parameters of a replace-media-urls step.
 type MediaParams struct {
-	// DownloadTimeout of one image, redirects included.
+	// DownloadTimeout of one medium, redirects included.
 	DownloadTimeout time.Duration `toml:"download_timeout"`
 	// MaxConcurrentDownloads of one request.
 	MaxConcurrentDownloads int `toml:"max_concurrent_downloads"`
 	// MaxMultimodalEntries of one request; 0 is no limit.
 	MaxMultimodalEntries int `toml:"max_multimodal_entries"`
-	// MaxDownloadSize of one image, in MB of 2^20 bytes.
-	MaxDownloadSize int `toml:"max_download_size"`
+	// MaxDownloadSize of one image, in MB of 2^20 bytes, unless
+	// MaxImageDownloadSize, which is the newer name, is more than 0.
+	MaxDownloadSize      int `toml:"max_download_size"`
+	MaxImageDownloadSize int `toml:"max_image_download_size"`
+	MaxAudioDownloadSize int `toml:"max_audio_download_size"`
+	MaxVideoDownloadSize int `toml:"max_video_download_size"`
+	// AllowedImageContentTypes and those of the other modalities are the types that
+	// are served; none: the modality is not.
+	AllowedImageContentTypes []string `toml:"allowed_image_content_types"`
+	AllowedAudioContentTypes []string `toml:"allowed_audio_content_types"`
+	AllowedVideoContentTypes []string `toml:"allowed_video_content_types"`
 	// AllowPrivateNetworks lets RFC 1918 addresses through the guard.
 	AllowPrivateNetworks bool `toml:"allow_private_networks"`
 	// AllowedNetworks are CIDRs let through whatever the guard says.
 	AllowedNetworks []string `toml:"allowed_networks"`
 	// AllowedDomains are the only hosts; empty is all.
 	AllowedDomains []string `toml:"allowed_domains"`
-	// CacheSize is how many MB of images are kept for later requests; 0 is none.
+	// CacheSize is how many MB of media are kept for later requests; 0 is none.
 	CacheSize int `toml:"cache_size"`
-	// CacheTTL is how long an image is kept.
+	// CacheTTL is how long one is kept.
 	CacheTTL time.Duration `toml:"cache_ttl"`
 }
 
-// mediaPhase downloads the images that a chat request names by URL, and puts
-// them in the URLs' place as data URIs; images that came inlined are checked.
+// mediaPhase downloads the images, audio files and videos that a chat request
+// names by URL, and puts them in the URLs' place as data URIs; what came inlined
+// is checked.
 // After it nobody behind us fetches anything that a client has named.
 //
 // Requests share their downloads. A URL's first request leads: its task runs in
@@ -52,7 +61,7 @@ type mediaPhase struct {
 	flights     *media.Flights
 	parallel    int
 	maxEntries  int
-	maxSize     int64
+	allowed     [wire.Modalities]media.Allowed
 	kept        int64
 	patience    time.Duration
 	description string
@@ -61,25 +70,20 @@ type mediaPhase struct {
 
 // NewMedia builds a replace-media-urls phase.
 func NewMedia(deps Deps, params Params) (Phase, error) {
-	p := MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, MaxDownloadSize: 10, CacheTTL: 5 * time.Minute}
+	p := MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, CacheTTL: 5 * time.Minute,
+		MaxDownloadSize: 10, MaxAudioDownloadSize: 25, MaxVideoDownloadSize: 50,
+		AllowedImageContentTypes: media.DefaultTypes(wire.Image), AllowedAudioContentTypes: media.DefaultTypes(wire.Audio), AllowedVideoContentTypes: media.DefaultTypes(wire.Video)}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
-	switch {
-	case p.DownloadTimeout <= 0:
-		return nil, params.Errorf("download_timeout", "must be more than 0s")
-	case p.MaxConcurrentDownloads < 1:
-		return nil, params.Errorf("max_concurrent_downloads", "must be at least 1")
-	case p.MaxMultimodalEntries < 0:
-		return nil, params.Errorf("max_multimodal_entries", "must not be negative (0 is no limit)")
-	case p.MaxDownloadSize < 1:
-		return nil, params.Errorf("max_download_size", "must be at least 1 (MB)")
-	case p.CacheSize < 0:
-		return nil, params.Errorf("cache_size", "must not be negative (MB; 0 keeps nothing)")
-	case p.CacheTTL <= 0:
-		return nil, params.Errorf("cache_ttl", "must be more than 0s")
+	if err := p.check(params); err != nil {
+		return nil, err
 	}
-	s := media.Settings{Timeout: p.DownloadTimeout, MaxSize: int64(p.MaxDownloadSize) << 20,
+	allowed, err := p.allowed(params)
+	if err != nil {
+		return nil, err
+	}
+	s := media.Settings{Timeout: p.DownloadTimeout, Allowed: allowed,
 		AllowPrivateNetworks: p.AllowPrivateNetworks, AllowedDomains: p.AllowedDomains}
 	for _, cidr := range p.AllowedNetworks {
 		network, err := netip.ParsePrefix(cidr)
@@ -94,22 +98,18 @@ func NewMedia(deps Deps, params Params) (Phase, error) {
 	}
 	flights := media.NewFlights(fetcher, media.FlightSettings{
 		CacheSize: int64(p.CacheSize) << 20, CacheTTL: p.CacheTTL, Memory: deps.Memory,
-		Landed: func(took time.Duration, err error) {
+		Landed: func(m wire.Modality, took time.Duration, err error) {
 			result := "ok"
 			if err != nil {
 				result = wire.FaultOf(err).ErrorCode()
 			}
-			deps.Metrics.downloads.WithLabelValues(result).Observe(took.Seconds())
+			deps.Metrics.downloads.WithLabelValues(result, m.String()).Observe(took.Seconds())
 		},
 	})
 	deps.OnClose(flights.Close)
 	deps.OnClose(fetcher.Close)
-	description := fmt.Sprintf("images of at most %d MB", p.MaxDownloadSize)
-	if p.CacheSize > 0 {
-		description += fmt.Sprintf(", %d MB of them kept for %v", p.CacheSize, p.CacheTTL)
-	}
 	return &mediaPhase{flights: flights, parallel: p.MaxConcurrentDownloads, maxEntries: p.MaxMultimodalEntries,
-		maxSize: s.MaxSize, kept: int64(p.CacheSize) << 20, patience: s.Timeout, metrics: deps.Metrics, description: description}, nil
+		allowed: allowed, kept: int64(p.CacheSize) << 20, patience: s.Timeout, metrics: deps.Metrics, description: p.describe(allowed)}, nil
 }
 
 func (p *mediaPhase) Name() string { return stepMedia }
@@ -120,7 +120,7 @@ func (p *mediaPhase) Pool() string { return PoolMedia }
 // Patience returns how long a download may take.
 func (p *mediaPhase) Patience() time.Duration { return p.patience }
 
-// Kept returns how many bytes of images are kept for later requests at most.
+// Kept returns how many bytes of media are kept for later requests at most.
 func (p *mediaPhase) Kept() int64 { return p.kept }
 
 // String describes the phase for operators.
@@ -130,8 +130,8 @@ func (p *mediaPhase) String() string { return p.description }
 type fetching struct {
 	journal *journal.Journal
 	seats   media.Seats // one for each distinct URL
-	uris    [][]byte    // by image; nil where there is none (yet)
-	// shared are images whose downloads a task found to be another request's.
+	uris    [][]byte    // by medium; nil where there is none (yet)
+	// shared are media whose downloads a task found to be another request's.
 	shared []*wanted
 }
 
@@ -142,20 +142,20 @@ func (f *fetching) leave() {
 	}
 }
 
-// wanted is a URL and the images of a request that have it. As a result it is
+// wanted is a URL and the media of a request that have it. As a result it is
 // one that another request is downloading.
 type wanted struct {
-	seat   *media.Seat
-	images []int
+	seat  *media.Seat
+	items []int
 }
 
-// inlined is the result for a URL: its images get this data URI.
+// inlined is the result for a URL: its media get this data URI.
 type inlined struct {
-	images []int
-	uri    []byte
+	items []int
+	uri   []byte
 }
 
-// Plan makes one task for each distinct URL, and one that checks all images
+// Plan makes one task for each distinct URL, and one that checks all media
 // that came inlined.
 func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 	m := r.Prompt.Media
@@ -163,7 +163,14 @@ func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 		return Plan{}, nil
 	}
 	if p.maxEntries > 0 && m.Len() > p.maxEntries {
-		return Plan{}, wire.Faultf(wire.LimitExceeded, "the request has %d images, more than the limit of %d", m.Len(), p.maxEntries)
+		return Plan{}, wire.Faultf(wire.LimitExceeded, "the request has %d images, audio files and videos, more than the limit of %d", m.Len(), p.maxEntries)
+	}
+	for k := range wire.Modalities {
+		if m.Count(k) > 0 {
+			if err := p.allowed[k].Unserved(); err != nil {
+				return Plan{}, err
+			}
+		}
 	}
 	plan := Plan{MaxParallel: p.parallel}
 	if f := r.fetching; f != nil { // run again
@@ -173,7 +180,7 @@ func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 		f.shared = nil
 		return plan, nil
 	}
-	all, uris := p.distinct(m)
+	all, given := p.distinct(m)
 	f := &fetching{journal: r.Journal, uris: make([][]byte, m.Len())}
 	for _, w := range all {
 		f.seats = append(f.seats, w.seat)
@@ -186,56 +193,69 @@ func (p *mediaPhase) Plan(r *Request) (Plan, error) {
 		case media.Nowhere:
 			later = append(later, p.look(f, w))
 		case media.Hit, media.Shared:
-			p.count(found)
+			p.count(w, found)
 			awaited = append(awaited, f.await(w))
 		default:
-			p.count(found)
+			p.count(w, found)
 			plan.Tasks = append(plan.Tasks, f.lead(w))
 		}
 	}
-	if len(uris) > 0 {
-		plan.Tasks = append(plan.Tasks, p.check(uris))
+	if len(given) > 0 {
+		plan.Tasks = append(plan.Tasks, p.check(m, given))
 	}
 	plan.Tasks = append(append(plan.Tasks, later...), awaited...)
 	return plan, nil
 }
 
-// distinct returns the distinct URLs of images, in order, and the images that
-// came inlined.
-func (p *mediaPhase) distinct(m *wire.Media) (all []*wanted, uris [][]byte) {
-	at := map[string]*wanted{}
+// distinct returns the distinct URLs of media, in order, and the media that came
+// inlined.
+func (p *mediaPhase) distinct(m *wire.Media) (all []*wanted, given []int) {
+	type wish struct {
+		modality wire.Modality
+		url      string
+	}
+	at := map[wish]*wanted{}
 	for i := range m.Len() {
 		url := m.URL(i)
-		if wire.IsDataURI(url) {
-			uris = append(uris, url)
+		if m.Format(i) != nil || wire.IsDataURI(url) {
+			given = append(given, i)
 			continue
 		}
 		text, _ := wire.Unquote(url)
-		w := at[text]
+		asked := wish{m.Modality(i), text}
+		w := at[asked]
 		if w == nil {
-			w = &wanted{seat: p.flights.Seat(text)}
-			at[text] = w
+			w = &wanted{seat: p.flights.Seat(asked.modality, text)}
+			at[asked] = w
 			all = append(all, w)
 		}
-		w.images = append(w.images, i)
+		w.items = append(w.items, i)
 	}
-	return all, uris
+	return all, given
 }
 
-func (p *mediaPhase) count(found media.Found) {
-	p.metrics.mediaCache.WithLabelValues(string(found)).Inc()
+func (p *mediaPhase) count(w *wanted, found media.Found) {
+	p.metrics.mediaCache.WithLabelValues(string(found), w.seat.Modality().String()).Inc()
 }
 
-// check is the task for the images that came inlined.
-func (p *mediaPhase) check(uris [][]byte) Task {
+// check is the task for the media that came inlined.
+func (p *mediaPhase) check(m *wire.Media, which []int) Task {
 	return Task{Pool: PoolMedia, Run: func(context.Context) (Result, error) {
-		for _, uri := range uris {
-			if err := media.CheckDataURI(uri, p.maxSize); err != nil {
+		for _, i := range which {
+			if err := p.checkInlined(m, i); err != nil {
 				return nil, err
 			}
 		}
 		return inlined{}, nil
 	}}
+}
+
+func (p *mediaPhase) checkInlined(m *wire.Media, i int) error {
+	allowed := &p.allowed[m.Modality(i)]
+	if format := m.Format(i); format != nil {
+		return allowed.CheckInput(format, m.URL(i))
+	}
+	return allowed.CheckDataURI(m.URL(i))
 }
 
 // lead is the task for a URL whose download the request leads.
@@ -251,7 +271,7 @@ func (f *fetching) run(ctx context.Context, w *wanted) (Result, error) {
 	call := f.journal.Begin("media", "", time.Now())
 	uri, err := w.seat.Run(ctx)
 	downloaded(&call, err)
-	return inlined{w.images, uri}, err
+	return inlined{w.items, uri}, err
 }
 
 // look is the task for a URL that nobody had under way when it was planned.
@@ -259,7 +279,7 @@ func (p *mediaPhase) look(f *fetching, w *wanted) Task {
 	return Task{Pool: PoolMedia, Run: func(ctx context.Context) (Result, error) {
 		found := w.seat.Join(true)
 		if found != media.Nowhere { // the request has ended
-			p.count(found)
+			p.count(w, found)
 		}
 		if found == media.Shared {
 			return w, nil
@@ -268,7 +288,7 @@ func (p *mediaPhase) look(f *fetching, w *wanted) Task {
 	}}
 }
 
-// await is the task for a URL whose image is kept, or that another request is
+// await is the task for a URL whose medium is kept, or that another request is
 // downloading.
 func (f *fetching) await(w *wanted) Task {
 	return Task{Await: func(ctx context.Context, wake func(Result, error)) {
@@ -277,7 +297,7 @@ func (f *fetching) await(w *wanted) Task {
 		w.seat.Await(func(uri []byte, err error) {
 			stop()
 			downloaded(&call, err)
-			wake(inlined{w.images, uri}, err)
+			wake(inlined{w.items, uri}, err)
 		})
 	}}
 }
@@ -297,7 +317,7 @@ func (p *mediaPhase) Join(r *Request, results []Result) (Verdict, error) {
 		case *wanted:
 			f.shared = append(f.shared, d)
 		case inlined:
-			for _, i := range d.images {
+			for _, i := range d.items {
 				f.uris[i] = d.uri
 			}
 		}

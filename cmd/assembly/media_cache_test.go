@@ -51,19 +51,22 @@ func (r *rig) awaitMetric(name, label string, want float64) {
 	r.eventually(fmt.Sprintf("%s{%s} %v", name, label, want), func() bool { return r.labelled(name, label) == want })
 }
 
-func (r *rig) labelled(name, label string) float64 {
+// labelled is the sum of a counter's values with a label.
+func (r *rig) labelled(name, label string) (sum float64) {
 	families, err := r.Registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "llm_d_coordinator_"+name && m.GetLabel()[0].GetValue() == label {
-				return m.GetCounter().GetValue()
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "llm_d_coordinator_"+name && l.GetValue() == label {
+					sum += m.GetCounter().GetValue()
+				}
 			}
 		}
 	}
-	return 0
+	return sum
 }
 
 // wantImage fails the test unless an answer names these images.

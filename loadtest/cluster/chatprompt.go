@@ -96,14 +96,12 @@ func (r *chatReader) readPart(part json.RawMessage) ([]string, error) {
 	if err != nil {
 		return nil, badSchema("messages", "messages.content: Input should be a valid dictionary")
 	}
-	// A worker goes by the members of a part before its type.
-	for name := range o {
-		if name != "image_url" && isMediaMember(name) {
-			return nil, badValue("messages", "At most 0 media may be provided in one prompt: %s", name)
-		}
+	member, modality, err := mediumOf(o)
+	if err != nil {
+		return nil, err
 	}
-	if _, ok := o["image_url"]; ok {
-		return nil, r.readImage(part, o)
+	if member != "" {
+		return nil, r.readMedium(part, o, member, modality)
 	}
 	if _, ok := o["text"]; !ok {
 		return nil, badValue("messages", "Unknown part type in messages.content")
@@ -116,20 +114,14 @@ func (r *chatReader) readPart(part json.RawMessage) ([]string, error) {
 	return words, nil
 }
 
-// isMediaMember reports whether a member makes its part one with media.
-func isMediaMember(name string) bool {
-	return strings.HasSuffix(name, "_url") || strings.HasSuffix(name, "_embeds") ||
-		name == "input_audio" || name == "image_pil"
-}
-
-// readImage renders an image as its placeholder.
-func (r *chatReader) readImage(part json.RawMessage, o object) error {
-	im, err := readImage(part, o, r.hashing)
+// readMedium renders a medium as its placeholder.
+func (r *chatReader) readMedium(part json.RawMessage, o object, member, modality string) error {
+	im, err := readMedium(part, o, member, modality, r.hashing)
 	if err != nil {
 		return err
 	}
 	im.offset = 1 + len(r.words) // the BOS is not among the words
 	r.images = append(r.images, im)
-	r.words = append(r.words, placeholderWords(im.length)...)
+	r.words = append(r.words, placeholderWords(modality, im.length)...)
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// encode is the encode worker: it computes the embedding of one image and answers
+// encode is the encode worker: it computes the embedding of one medium and answers
 // one token and how to fetch the embedding.
 func (l *leg) encode() error {
 	if err := l.check(); err != nil {
@@ -92,7 +92,7 @@ func (l *leg) encodeChatTask() (*prompt, error) {
 		return nil, err
 	}
 	if len(p.images) != 1 {
-		return nil, badValue("messages", "An encode has exactly one image.")
+		return nil, badValue("messages", "An encode has exactly one medium.")
 	}
 	tokens, err := l.body.inner("tokens")
 	if err != nil {
@@ -106,8 +106,8 @@ func (l *leg) encodeChatTask() (*prompt, error) {
 		return nil, err
 	}
 	im := p.images[0]
-	if im.hash != task.images[0].hash {
-		return nil, badValue("tokens", "mm_hashes has %s, the image is %s.", task.images[0].hash, im.hash)
+	if im.hash != task.images[0].hash || im.modality != task.images[0].modality {
+		return nil, badValue("tokens", "mm_hashes has the %s %s, the %s is %s.", task.images[0].modality, task.images[0].hash, im.modality, im.hash)
 	}
 	if im.length != task.images[0].length || !slices.Equal(p.span(&im), task.ids[1:]) {
 		return nil, badValue("tokens", "The tokens are not those of the image's placeholder.")
@@ -189,8 +189,8 @@ func readEncodeTokens(o object, members ...string) (*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(images) != 1 || images[0].modality != imageModality {
-		return nil, badValue("features", "An encode has exactly one image.")
+	if len(images) != 1 || !isServed(images[0].modality) {
+		return nil, badValue("features", "An encode has exactly one medium.")
 	}
 	if ids[0] != bos || images[0].offset != 1 || images[0].length != len(ids)-1 {
 		return nil, badValue("token_ids", "The tokens of an encode are the first of the prompt and those of the placeholder.")

@@ -56,7 +56,7 @@ func (l *leg) knownImage(hash string, ok func(*renderedImage) bool) knowledge {
 func (l *leg) checkEncodeTask(task *prompt) error {
 	im := &task.images[0]
 	known := l.knownImage(im.hash, func(known *renderedImage) bool {
-		return slices.Equal(known.ids, task.ids[1:]) && isMoved(im.placeholder, known.placeholder)
+		return known.modality == im.modality && slices.Equal(known.ids, task.ids[1:]) && isMoved(im.placeholder, known.placeholder)
 	})
 	if known == unknownImage {
 		return badValue("features", "Hash, tokens and placeholder are not those of an image that was rendered.")

@@ -24,14 +24,14 @@ const (
 	noTensors               // no kwargs_data
 )
 
-// renderFeatures writes the features of a prompt with images. It fills in the
-// images' placeholders and tensors.
+// renderFeatures writes the features of a prompt with media. It fills in their
+// placeholders and tensors.
 func (c *Cluster) renderFeatures(images []image, mode tensorMode) json.RawMessage {
 	f := features{Hashes: map[string][]string{}, Placeholders: map[string][]json.RawMessage{}}
-	items := make([]*string, len(images))
+	items := map[string][]*string{}
 	if mode == wholeTensors {
 		for i, item := range tensorsOf(images, c.options.TensorBytes) {
-			images[i].tensors, items[i] = item, &item
+			images[i].tensors = item
 		}
 	}
 	for i := range images {
@@ -40,11 +40,17 @@ func (c *Cluster) renderFeatures(images []image, mode tensorMode) json.RawMessag
 			odd = ""
 		}
 		images[i].placeholder = fmt.Appendf(nil, `{"offset":%d,"length":%d%s}`, images[i].offset, images[i].length, odd)
-		f.Hashes[imageModality] = append(f.Hashes[imageModality], images[i].hash)
-		f.Placeholders[imageModality] = append(f.Placeholders[imageModality], images[i].placeholder)
+		modality := images[i].modality
+		f.Hashes[modality] = append(f.Hashes[modality], images[i].hash)
+		f.Placeholders[modality] = append(f.Placeholders[modality], images[i].placeholder)
+		item := &images[i].tensors
+		if *item == "" {
+			item = nil
+		}
+		items[modality] = append(items[modality], item)
 	}
 	if mode != noTensors {
-		f.Tensors = encode(map[string][]*string{imageModality: items})
+		f.Tensors = encode(items)
 	}
 	return encode(f)
 }

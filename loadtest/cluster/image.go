@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// imageModality is the modality of images in features.
-const imageModality = "image"
-
 // image is one medium of a prompt, as a worker sees it. Of an item of features
 // the fields of a part are empty.
 type image struct {
@@ -28,27 +25,20 @@ type image struct {
 	tensors     string          // the item of kwargs_data; "" is null
 }
 
-// The words of an image's placeholder. First and last differ from the rest so
-// that a span that is cut out one off is another one.
-const (
-	imageStart = "<|image_start|>"
-	imagePad   = "<|image_pad|>"
-	imageEnd   = "<|image_end|>"
-)
-
-// placeholderTokens is how many tokens stand for an image of so many bytes.
+// placeholderTokens is how many tokens stand for a medium of so many bytes.
 func placeholderTokens(size int) int { return 4 + size%5 }
 
-// placeholderWords are the words of a placeholder of so many tokens.
-func placeholderWords(length int) []string {
-	words := []string{imageStart}
+// placeholderWords are the words of a placeholder of so many tokens. First and
+// last differ from the rest so that a span that is cut out one off is another one.
+func placeholderWords(modality string, length int) []string {
+	words := []string{"<|" + modality + "_start|>"}
 	for range length - 2 {
-		words = append(words, imagePad)
+		words = append(words, "<|"+modality+"_pad|>")
 	}
-	return append(words, imageEnd)
+	return append(words, "<|"+modality+"_end|>")
 }
 
-// ImageHash is the mm_hash of an image with these bytes whose part has no uuid,
+// ImageHash is the mm_hash of an image, audio file or video with these bytes whose part has no uuid,
 // in a request without mm_processor_kwargs and media_io_kwargs.
 func ImageHash(data []byte) string {
 	sum := sha256.Sum256(data)
@@ -99,20 +89,25 @@ func (h hashing) hash(content, uuid string) string {
 	return hash
 }
 
-// readImage reads a content part that has an image.
-func readImage(part json.RawMessage, o object, h hashing) (im image, err error) {
-	im.modality, im.part = imageModality, sha256.Sum256(part)
+// readMedium reads a content part that has a medium of a modality in a member.
+func readMedium(part json.RawMessage, o object, member, modality string, h hashing) (im image, err error) {
+	im.modality, im.part = modality, sha256.Sum256(part)
 	if im.uuid, err = o.text("uuid"); err != nil {
 		return im, err
 	}
-	url, err := imageURL(o["image_url"])
+	var url string
+	if member == "input_audio" {
+		url, err = inputAudio(o[member])
+	} else {
+		url, err = mediaURL(member, o[member])
+	}
 	if err != nil {
 		return im, err
 	}
 	size := len(url)
 	if isRemote(url) {
 		im.remote, im.content = url, ImageHash([]byte(url)) // the address stands for the bytes
-	} else if size, im.content, err = readDataURI(url); err != nil {
+	} else if size, im.content, err = readDataURI(modality, url); err != nil {
 		return im, err
 	}
 	im.hash = h.hash(im.content, im.uuid)
@@ -120,8 +115,8 @@ func readImage(part json.RawMessage, o object, h hashing) (im image, err error) 
 	return im, nil
 }
 
-// imageURL reads a URL that is bare or in an object.
-func imageURL(value json.RawMessage) (string, error) {
+// mediaURL reads a URL that is bare or in an object.
+func mediaURL(member string, value json.RawMessage) (string, error) {
 	var url string
 	if json.Unmarshal(value, &url) == nil && url != "" {
 		return url, nil
@@ -131,7 +126,7 @@ func imageURL(value json.RawMessage) (string, error) {
 		url, err = o.text("url")
 	}
 	if err != nil || url == "" {
-		return "", badSchema("messages", "messages.content.image_url: Input should be a URL or have one")
+		return "", badSchema("messages", "messages.content.%s: Input should be a URL or have one", member)
 	}
 	return url, nil
 }
@@ -141,8 +136,9 @@ func isRemote(url string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// readDataURI returns the size and the hash of the bytes in a data URI.
-func readDataURI(url string) (size int, hash string, err error) {
+// readDataURI returns the size and the hash of the bytes in a data URI, which must
+// be of a modality.
+func readDataURI(modality, url string) (size int, hash string, err error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	if !strings.EqualFold(scheme, "data") {
 		return 0, "", badValue("messages", "The URL must be either a HTTP or data URL.")
@@ -151,15 +147,21 @@ func readDataURI(url string) (size int, hash string, err error) {
 	if !ok || !strings.HasSuffix(strings.ToLower(form), ";base64") {
 		return 0, "", badValue("messages", "Only base64 data URLs are supported for now.")
 	}
-	if size, hash, ok := readStandIn(text); ok {
-		return size, hash, nil
+	size, hash, head, ok := readStandIn(text)
+	if !ok {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(data) == 0 {
+			return 0, "", badValue("messages", "Failed to load %s: it is not base64, or empty", modality)
+		}
+		size, hash, head = len(data), ImageHash(data), data[:min(headSize, len(data))]
 	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(data) == 0 {
-		return 0, "", badValue("messages", "Failed to load image: it is not base64, or empty")
+	if !canLoad(modality, strings.ToLower(form), head) {
+		return 0, "", badValue("messages", "Failed to load %s: it is none", modality)
 	}
-	return len(data), ImageHash(data), nil
+	return size, hash, nil
 }
 
-// mention is what an answer says of an image.
-func mention(hash string) string { return "[image " + hash[:min(8, len(hash))] + "]" }
+// mention is what an answer says of a medium.
+func mention(modality, hash string) string {
+	return "[" + modality + " " + hash[:min(8, len(hash))] + "]"
+}

@@ -88,7 +88,7 @@ func TestRenderImages(t *testing.T) {
 			}
 			for i := range test.hashes {
 				ids, length := p.span(t, i)
-				if want := r.TokenIDs(strings.Join(placeholderWords(length), " "))[1:]; !slices.Equal(ids, want) {
+				if want := r.TokenIDs(strings.Join(placeholderWords(imageModality, length), " "))[1:]; !slices.Equal(ids, want) {
 					t.Errorf("span %d is %v, want %v", i, ids, want)
 				}
 				if at := string(p.Features.Placeholders["image"][i]); !strings.Contains(at, `"x_unknown":{"b":1,"a":2}`) {
@@ -161,7 +161,7 @@ func TestKwargsOfRender(t *testing.T) {
 
 // TestTensorItem compares with an item that was decoded by others.
 func TestTensorItem(t *testing.T) {
-	item := tensorItem{[]int{2, 3}, slices.Repeat([]byte{0x80, 0x3f}, 6), [][2]int{{0, 2}}, [3]int{1, 34, 46}}
+	item := tensorItem{namesOf(imageModality), []int{2, 3}, slices.Repeat([]byte{0x80, 0x3f}, 6), [][2]int{{0, 2}}, []int{1, 34, 46}}
 	const want = `gqxwaXhlbF92YWx1ZXOCpGRhdGGTqGJmbG9hdDE2kgIDxwwDgD+AP4A/gD+AP4A/pWZpZWxkkqRmbGF0g6trZWVwX29uX2NwdcKmc2xpY2VzkZGTAALAo2RpbQCuaW1hZ2VfZ3JpZF90aHeCpGRhdGGTpWludDY0kQPHGAMBAAAAAAAAACIAAAAAAAAALgAAAAAAAAClZmllbGSSp2JhdGNoZWSBq2tlZXBfb25fY3B1ww==`
 	if got := base64.StdEncoding.EncodeToString(item.encode()); got != want {
 		t.Errorf("got %s", got)

@@ -83,7 +83,7 @@ func (l *leg) noteTokens(p *prompt) {
 		return
 	}
 	differ := func(a, b image) int {
-		if a.hash == b.hash && a.offset == b.offset && a.length == b.length {
+		if a.modality == b.modality && a.hash == b.hash && a.offset == b.offset && a.length == b.length {
 			return 0
 		}
 		return 1
@@ -126,6 +126,8 @@ func (l *leg) imageBreach(im *image, known *renderedImage) string {
 		return "its placeholder is not the one that render gave"
 	}
 	switch {
+	case im.modality != known.modality:
+		return "it is of modality " + im.modality + ", not " + known.modality
 	case l.api.tokensIn && im.hash != known.hash:
 		return "its hash is not the one that render gave"
 	case l.api.tokensIn && known.tensorSum != sumOf(im.tensors):

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// originPrefix is where images are: /_origin/<name>, see [ImageBytes]. The query
+// originPrefix is where media are: /_origin/<name>, see [MediaBytes]. The query
 // says how it behaves: its parameters are the fields of [ImageOptions].
 const originPrefix = "/_origin/"
 
@@ -31,7 +31,7 @@ type ImageOptions struct {
 	Gzip       bool   // gzip=1: compressed, and said so
 }
 
-// ImageURL returns the URL of an image at the origin of a started cluster. Images
+// ImageURL returns the URL of a medium at the origin of a started cluster. Media
 // of different names differ.
 func (c *Cluster) ImageURL(name string, options ImageOptions) string {
 	query := url.Values{}
@@ -89,7 +89,7 @@ func readImageOptions(query url.Values) (o ImageOptions, err error) {
 	return o, nil
 }
 
-// origin is the server of images.
+// origin is the server of media.
 func (l *leg) origin() error {
 	name := strings.TrimPrefix(l.request.URL.Path, originPrefix)
 	o, err := readImageOptions(l.request.URL.Query())
@@ -97,7 +97,7 @@ func (l *leg) origin() error {
 		return badValue("", "%v", err)
 	}
 	switch {
-	case imageType(name) == "":
+	case mediaType(name) == "":
 		return refusalOf(http.StatusNotFound)
 	case o.RedirectTo != "":
 		return l.redirect(o.RedirectTo)
@@ -123,12 +123,12 @@ func (l *leg) redirect(to string) error {
 
 // sendImage answers with the image, or with what the options make of it.
 func (l *leg) sendImage(name string, o ImageOptions) error {
-	data := ImageBytes(name, o.Bytes)
+	data := MediaBytes(name, o.Bytes)
 	if o.HTML {
 		data = []byte("<!DOCTYPE html><html><body>This is not an image.</body></html>")
 	}
 	header := l.writer.Header()
-	header.Set("Content-Type", cmp.Or(o.Type, imageType(name)))
+	header.Set("Content-Type", cmp.Or(o.Type, mediaType(name)))
 	if o.Type == "none" {
 		header["Content-Type"] = nil // and no guess of net/http either
 	}

@@ -43,8 +43,8 @@ func (p *prompt) span(im *image) []int { return p.ids[im.offset : im.offset+im.l
 func (p *prompt) reply() []string {
 	words := replyWords(p.said)
 	for i := range p.images {
-		if p.images[i].modality == imageModality {
-			words = append(words, strings.Fields(mention(p.images[i].hash))...)
+		if isServed(p.images[i].modality) {
+			words = append(words, strings.Fields(mention(p.images[i].modality, p.images[i].hash))...)
 		}
 	}
 	return words
@@ -60,11 +60,11 @@ func Reply(prompt string) string {
 // ReplyWithImages is [Reply] to a prompt with images that have these hashes, in
 // order.
 func ReplyWithImages(prompt string, hashes ...string) string {
-	reply := Reply(prompt)
+	var images []Medium
 	for _, hash := range hashes {
-		reply += " " + mention(hash)
+		images = append(images, Medium{imageModality, hash})
 	}
-	return reply
+	return ReplyWithMedia(prompt, images...)
 }
 
 func replyWords(said []string) []string {

@@ -80,16 +80,16 @@ func standIn(uri []byte) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s,%s%d*%s", form, standInMark, n, ImageHash(data[:n]))
+	return fmt.Sprintf("%s,%s%d*%x*%s", form, standInMark, n, data[:min(headSize, n)], ImageHash(data[:n]))
 }
 
-// readStandIn returns the size and the hash of the bytes that a stand-in's data
-// stand for.
-func readStandIn(text string) (size int, hash string, ok bool) {
+// readStandIn returns the size, the hash and the first of the bytes that a
+// stand-in's data stand for.
+func readStandIn(text string) (size int, hash string, head []byte, ok bool) {
 	text, ok = strings.CutPrefix(text, standInMark)
 	if ok {
-		_, err := fmt.Sscanf(text, "%d*%s", &size, &hash)
+		_, err := fmt.Sscanf(text, "%d*%x*%s", &size, &head, &hash)
 		ok = err == nil
 	}
-	return size, hash, ok
+	return size, hash, head, ok
 }

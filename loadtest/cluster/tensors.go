@@ -7,13 +7,32 @@ import (
 	"math/rand/v2"
 )
 
-// tensorItem is an image's rendered tensors as the render service encodes them:
+// tensorItem is a medium's rendered tensors as the render service encodes them:
 // msgpack, with the tensors inline as extension type 3.
 type tensorItem struct {
-	shape  []int    // of pixel_values
+	names  tensorNames
+	shape  []int    // of the large one
 	pixels []byte   // bfloat16
-	slices [][2]int // where each image of the prompt is among all their pixels
-	grid   [3]int   // image_grid_thw
+	slices [][2]int // where each medium of the prompt is among all of its modality
+	grid   []int    // the small one: frames, rows and columns, or the length of audio
+}
+
+// tensorNames are the names of the large tensor and the small one, and whether the
+// latter is kept on the CPU.
+type tensorNames struct {
+	large, small string
+	kept         bool
+}
+
+// namesOf are those of Qwen2-VL and Qwen2.5-Omni.
+func namesOf(modality string) tensorNames {
+	switch modality {
+	case audioModality:
+		return tensorNames{"input_audio_features", "audio_feature_lengths", false}
+	case videoModality:
+		return tensorNames{"pixel_values_videos", "video_grid_thw", true}
+	}
+	return tensorNames{"pixel_values", "image_grid_thw", true}
 }
 
 // rawView is the msgpack extension type of a tensor's bytes.
@@ -22,7 +41,7 @@ const rawView = 3
 func (t *tensorItem) encode() []byte {
 	b := make(msgpack, 0, len(t.pixels)+200)
 	b.header(0x80, 2)
-	b.text("pixel_values")
+	b.text(t.names.large)
 	b.header(0x80, 2)
 	b.text("data")
 	b.tensor("bfloat16", t.shape, t.pixels)
@@ -44,37 +63,43 @@ func (t *tensorItem) encode() []byte {
 	b.text("dim")
 	b.integer(0)
 
-	b.text("image_grid_thw")
+	b.text(t.names.small)
 	b.header(0x80, 2)
 	b.text("data")
 	var grid []byte
 	for _, n := range t.grid {
 		grid = binary.LittleEndian.AppendUint64(grid, uint64(n))
 	}
-	b.tensor("int64", []int{3}, grid)
+	b.tensor("int64", []int{len(t.grid)}, grid)
 	b.text("field")
 	b.header(0x90, 2)
 	b.text("batched")
 	b.header(0x80, 1)
 	b.text("keep_on_cpu")
-	b.truth(true)
+	b.truth(t.names.kept)
 	return b
 }
 
-// tensorsOf returns the items of kwargs_data of a prompt's images, with pixels of
-// that many bytes. They are the same for the same images.
+// tensorsOf returns the items of kwargs_data of a prompt's media, with pixels of
+// that many bytes. They are the same for the same media.
 func tensorsOf(images []image, bytes int) []string {
 	rows := (bytes + 1) / 2 // of one bfloat16
-	var slices [][2]int
+	slices := map[string][][2]int{}
 	for i := range images {
-		slices = append(slices, [2]int{i * rows, (i + 1) * rows})
+		of := images[i].modality
+		n := len(slices[of])
+		slices[of] = append(slices[of], [2]int{n * rows, (n + 1) * rows})
 	}
 	var items []string
 	for i := range images {
 		pixels := make([]byte, 2*rows)
 		noise(images[i].hash, pixels)
 		// Two by two patches make one token.
-		item := tensorItem{[]int{rows}, pixels, slices, [3]int{1, 2, 2 * images[i].length}}
+		grid := []int{1, 2, 2 * images[i].length}
+		if images[i].modality == audioModality {
+			grid = []int{4 * images[i].length}
+		}
+		item := tensorItem{namesOf(images[i].modality), []int{rows}, pixels, slices[images[i].modality], grid}
 		items = append(items, base64.StdEncoding.EncodeToString(item.encode()))
 	}
 	return items

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// cache keeps images by the URLs that clients gave, those that were asked for
+// cache keeps media by the keys of their URLs (see keyOf), those that were asked for
 // last. It is not safe for use by many goroutines.
 type cache struct {
 	limit, size int64

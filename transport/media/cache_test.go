@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // keeps are the URLs that a cache has, the last one asked for first.
@@ -128,7 +130,7 @@ func TestWhatIsKept(t *testing.T) {
 			if len(tt.want) > 0 {
 				asked = tt.want
 			}
-			s := fs.Seat("http://img.test" + asked[0])
+			s := fs.Seat(wire.Image, "http://img.test"+asked[0])
 			s.Join(true)
 			s.Run(t.Context())
 			var got []string
@@ -157,7 +159,7 @@ func TestKeptImagesAreNotDownloaded(t *testing.T) {
 		fs := NewFlights(w.fetcher(t), FlightSettings{CacheSize: 1 << 20, CacheTTL: time.Minute})
 		defer fs.Close()
 		get := func(path string) (string, Found) {
-			s := fs.Seat("http://img.test" + path)
+			s := fs.Seat(wire.Image, "http://img.test"+path)
 			found := s.Join(true)
 			uri, err := s.Run(t.Context()) // at once if it is kept
 			if err != nil {
@@ -197,7 +199,7 @@ func TestNothingIsKeptByDefault(t *testing.T) {
 	fs := NewFlights(w.fetcher(t), FlightSettings{CacheTTL: time.Hour})
 	defer fs.Close()
 	for range 3 {
-		s := fs.Seat("http://img.test/")
+		s := fs.Seat(wire.Image, "http://img.test/")
 		if found := s.Join(true); found != Miss {
 			t.Errorf("found %q", found)
 		}

@@ -1,51 +1,6 @@
 package media
 
-import (
-	"bytes"
-
-	"github.com/llm-coordinator/coordinator/transport/wire"
-)
-
-// CheckDataURI checks an inlined image: a JSON string, given with its quotes as
-// it is in the body, that is a data URI of at most maxSize bytes once decoded.
-// It reads the string where it is and allocates nothing. Errors are *wire.Fault.
-//
-// The type is judged as it is declared; the data must be base64 in its standard
-// alphabet, padded, without anything between. Workers decode laxer and each in
-// its own way: what they get has one meaning.
-func CheckDataURI(value []byte, maxSize int64) error {
-	c, ok := newChars(value)
-	if !ok || !c.scheme("data:") {
-		return invalid("is no data URI")
-	}
-	var room [maxHead]byte
-	head, ok := c.head(room[:0])
-	if !ok {
-		return invalid("is a data URI that cannot be read")
-	}
-	kind, parameters, _ := bytes.Cut(head, []byte(";"))
-	last := parameters[bytes.LastIndexByte(parameters, ';')+1:]
-	if !isAllowed(bytes.TrimSpace(kind)) {
-		return invalid("is none of image/jpeg, image/png, image/gif and image/webp")
-	}
-	if string(bytes.TrimSpace(last)) != "base64" {
-		return invalid("is not in base64")
-	}
-	size, ok := c.base64(maxSize)
-	switch {
-	case size > maxSize:
-		return wire.Faultf(wire.LimitExceeded, "an inlined image is larger than %d bytes", maxSize)
-	case !ok:
-		return invalid("is not in base64 with the standard alphabet and padding")
-	case size == 0:
-		return invalid("is empty")
-	}
-	return nil
-}
-
-func invalid(reason string) *wire.Fault {
-	return wire.Invalid(codeInvalid, "an inlined image %s", reason)
-}
+import "bytes"
 
 // maxHead bounds what stands between "data:" and the comma.
 const maxHead = 256

@@ -115,7 +115,7 @@ func TestDataURIs(t *testing.T) {
 			t.Fatalf("%s is no JSON", value)
 		}
 		before := bytes.Clone(value)
-		err := CheckDataURI(value, 10)
+		err := checkImage(value, 10)
 		switch tt.want {
 		case fine:
 			if err != nil {
@@ -140,7 +140,7 @@ func TestDataURIs(t *testing.T) {
 func TestValuesThatAreNoString(t *testing.T) {
 	for _, value := range []string{``, `"`, `null`, `{}`, `data:image/png;base64,AAAA`, `"data:image/png;base64,AAAA`, `"data:image/png;base64,AAAA\"`,
 		`"data:image/png;base64,AAA\u003"`, `"data:image/png;base64,AAA\u"`, `"data:image/png;base64,AAA\x"`, `"\"`, `"data:image/png;base64,AA"A"`} {
-		wantFault(t, CheckDataURI([]byte(value), math.MaxInt64), wire.BadRequest, "invalid_media")
+		wantFault(t, checkImage([]byte(value), math.MaxInt64), wire.BadRequest, "invalid_media")
 	}
 }
 
@@ -159,10 +159,10 @@ func TestSchemeOfADataURI(t *testing.T) {
 func TestDataURISizes(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		value := []byte(`"data:image/png;base64,` + base64.StdEncoding.EncodeToString(make([]byte, n)) + `"`)
-		if err := CheckDataURI(value, int64(n)); err != nil {
+		if err := checkImage(value, int64(n)); err != nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		wantFault(t, CheckDataURI(value, int64(n-1)), wire.LimitExceeded, "limit_exceeded")
+		wantFault(t, checkImage(value, int64(n-1)), wire.LimitExceeded, "limit_exceeded")
 	}
 }
 
@@ -182,7 +182,7 @@ func TestDataURIAllocations(t *testing.T) {
 	for _, escaped := range []bool{false, true} {
 		value := large(size, escaped)
 		if n := testing.AllocsPerRun(1, func() {
-			if err := CheckDataURI(value, size); err != nil {
+			if err := checkImage(value, size); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {
@@ -191,7 +191,7 @@ func TestDataURIAllocations(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for _, limit := range []int64{1000, size - 1} {
-			if CheckDataURI(value, limit) == nil {
+			if checkImage(value, limit) == nil {
 				t.Error("it is not too large")
 			}
 		}
@@ -207,7 +207,7 @@ func BenchmarkCheckDataURI(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(value)))
 			for b.Loop() {
-				if err := CheckDataURI(value, 20<<20); err != nil {
+				if err := checkImage(value, 20<<20); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -258,7 +258,7 @@ func FuzzDataURI(f *testing.F) {
 			return // white space around, or no string
 		}
 		before := bytes.Clone(value)
-		err := CheckDataURI(value, limit)
+		err := checkImage(value, limit)
 		if !bytes.Equal(value, before) {
 			t.Error("changed")
 		}

@@ -48,7 +48,7 @@ func TestImagesArriveWhole(t *testing.T) {
 			"hang-up": head200 + "\r\n" + string(want),
 			"1.0":     "HTTP/1.0 200 OK\r\n\r\n" + string(want),
 		} {
-			got, err := hosting(says(t, answer)).fetcher(t, func(s *Settings) { s.MaxSize = 2_000_000 }).Fetch(t.Context(), "http://img.test/")
+			got, err := hosting(says(t, answer)).fetcher(t, func(s *Settings) { s.Allowed[wire.Image].MaxSize = 2_000_000 }).Fetch(t.Context(), wire.Image, "http://img.test/")
 			if err != nil {
 				t.Fatalf("%d bytes by %s: %v", n, how, err)
 			}
@@ -60,7 +60,7 @@ func TestImagesArriveWhole(t *testing.T) {
 			if err != nil || !bytes.Equal(data, want) {
 				t.Errorf("%d bytes by %s: other bytes (%v)", n, how, err)
 			}
-			if err := CheckDataURI(got, int64(n)); err != nil {
+			if err := checkImage(got, int64(n)); err != nil {
 				t.Errorf("%d bytes by %s: %v", n, how, err)
 			}
 			if how == "length" && cap(got) > len(got)+4096 { // what the allocator rounds up
@@ -105,7 +105,7 @@ func TestSizes(t *testing.T) {
 				c.Close()
 				said <- c.said
 			}))
-			_, err := w.fetcher(t, func(s *Settings) { s.MaxSize = limit }).Fetch(t.Context(), "http://img.test/")
+			_, err := w.fetcher(t, func(s *Settings) { s.Allowed[wire.Image].MaxSize = limit }).Fetch(t.Context(), wire.Image, "http://img.test/")
 			switch tt.want {
 			case "":
 				if err != nil {
@@ -155,7 +155,7 @@ func TestTypes(t *testing.T) {
 	for _, tt := range tests {
 		for _, claim := range []string{"", "image/png", "text/html", "application/octet-stream", "image/svg+xml; charset=x", "nonsense"} {
 			w := hosting(says(t, head200+"Content-Type: "+claim+"\r\n\r\n"+tt.body))
-			got, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+			got, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 			if tt.want == "" {
 				wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 			} else if want := fmt.Sprintf(`"data:%s;base64,%s"`, tt.want, base64.StdEncoding.EncodeToString([]byte(tt.body))); err != nil || string(got) != want {
@@ -168,7 +168,7 @@ func TestTypes(t *testing.T) {
 func TestEncodedAnswersAreRefused(t *testing.T) {
 	for encoding, ok := range map[string]bool{"": true, "identity": true, " Identity ": true, "gzip": false, "br": false, "x": false, "identity, gzip": false} {
 		w := hosting(says(t, head200+"Content-Encoding: "+encoding+"\r\n\r\n"+png))
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 		if !ok {
 			wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 		} else if err != nil {
@@ -187,7 +187,7 @@ func TestConcurrentDownloads(t *testing.T) {
 	for i := range 50 {
 		running.Go(func() {
 			n := 5000 + 100*i
-			got, err := f.Fetch(t.Context(), "http://img.test/?"+strconv.Itoa(n))
+			got, err := f.Fetch(t.Context(), wire.Image, "http://img.test/?"+strconv.Itoa(n))
 			if want := `"data:image/png;base64,` + base64.StdEncoding.EncodeToString(image(n)) + `"`; err != nil || string(got) != want {
 				t.Errorf("%d: %v", n, err)
 			}

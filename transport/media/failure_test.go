@@ -47,7 +47,7 @@ func TestAnswersThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := hosting(says(t, tt.answer)).fetcher(t).Fetch(t.Context(), "http://img.test/"+secret+"?"+secret)
+			_, err := hosting(says(t, tt.answer)).fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/"+secret+"?"+secret)
 			wantFault(t, err, tt.want, "media_fetch_failed")
 			if got := wire.FaultOf(err).Message; got != "the image at http://img.test could not be fetched: "+tt.message {
 				t.Errorf("message %q", got)
@@ -78,7 +78,7 @@ func TestConnectionsThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		w := &world{names: map[string][]answer{"img.test": {tt.answer}}}
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/?"+secret)
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/?"+secret)
 		wantFault(t, err, tt.want, "media_fetch_failed")
 		if f := wire.FaultOf(err); f.Cause == nil || f.Cause.Error() != tt.log || strings.Contains(f.Message, "10.0.0") {
 			t.Errorf("%s: %q because of %v, want %s", tt.name, f.Message, f.Cause, tt.log)
@@ -137,7 +137,7 @@ func TestSlowDownloads(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, url := world(t)
 				began := time.Now()
-				_, err := w.fetcher(t).Fetch(t.Context(), url)
+				_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, url)
 				wantFault(t, err, wire.UpstreamTimeout, "media_fetch_failed")
 				synctest.Wait()
 				if n, took := w.connections(), time.Since(began); n != 0 || took != 10*time.Second {
@@ -167,7 +167,7 @@ func TestConnectionsThatBreak(t *testing.T) {
 				return &breaking{c, err}, dialErr
 			}
 		})
-		_, got := f.Fetch(t.Context(), "http://img.test")
+		_, got := f.Fetch(t.Context(), wire.Image, "http://img.test")
 		wantFault(t, got, want, "media_fetch_failed")
 		if !errors.Is(got, err) {
 			t.Errorf("%v is not in the chain of %v", err, got)
@@ -184,7 +184,7 @@ func TestTrickle(t *testing.T) {
 				<-time.After(time.Second)
 			}
 		}))
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 		wantFault(t, err, wire.UpstreamTimeout, "media_fetch_failed")
 	})
 }
@@ -196,7 +196,7 @@ func TestDeadAddressLeavesTime(t *testing.T) {
 		w.names["img.test"] = at("8.8.8.8", "8.8.4.4", "93.184.216.34")
 		w.blackholes = []string{"8.8.8.8:80"}
 		began := time.Now()
-		if _, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/"); err != nil {
+		if _, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/"); err != nil {
 			t.Error(err)
 		}
 		if took, want := time.Since(began), 10*time.Second/3; took != want {
@@ -221,7 +221,7 @@ func TestClientLeaves(t *testing.T) {
 					f := w.fetcher(t)
 					done := make(chan error)
 					go func() {
-						_, err := f.Fetch(ctx, url)
+						_, err := f.Fetch(ctx, wire.Image, url)
 						done <- err
 					}()
 					synctest.Wait()
@@ -249,6 +249,6 @@ func TestClientHasLeftBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := hosting(says(t, ""))
-	_, err := w.fetcher(t).Fetch(ctx, "http://img.test/")
+	_, err := w.fetcher(t).Fetch(ctx, wire.Image, "http://img.test/")
 	wantFault(t, err, wire.Canceled, "client_closed_request")
 }

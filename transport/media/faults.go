@@ -25,13 +25,13 @@ var (
 
 // failed is a fault of a download.
 func (d *download) failed(kind wire.Kind, reason string) *wire.Fault {
-	f := wire.Faultf(kind, "the image at %s could not be fetched: %s", d.origin, reason)
+	f := wire.Faultf(kind, "the %s at %s could not be fetched: %s", noun(d.allowed.Modality), d.origin, reason)
 	f.Code = codeFetch
 	return f
 }
 
 func (d *download) tooLarge() *wire.Fault {
-	return wire.Faultf(wire.LimitExceeded, "the image at %s is larger than %d bytes", d.origin, d.maxSize)
+	return wire.Faultf(wire.LimitExceeded, "the %s at %s is larger than %d bytes", noun(d.allowed.Modality), d.origin, d.allowed.MaxSize)
 }
 
 // fault says what an error means that the network or the guard gave. Its text

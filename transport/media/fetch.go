@@ -1,5 +1,5 @@
-// Package media gets at the images that chat requests name: it downloads those
-// named by URL and checks those inlined as data URIs.
+// Package media gets at the images, audio files and videos that chat requests
+// name: it downloads those named by URL and checks those inlined.
 //
 // A URL comes from a client and is fetched from inside the operator's network,
 // so every download passes a guard against server-side request forgery: a
@@ -9,7 +9,7 @@
 // Requests that want one URL share one download, and what is downloaded may be
 // kept for a while: see [Flights].
 //
-// Nothing of a request goes to an image's origin: no client header, no cookie,
+// Nothing of a request goes to a medium's origin: no client header, no cookie,
 // no referrer. Nothing of a URL but its scheme and host gets into an error: a
 // query may be a credential.
 package media
@@ -31,8 +31,8 @@ import (
 type Settings struct {
 	// Timeout of one download, redirects included. More than 0.
 	Timeout time.Duration
-	// MaxSize is how many bytes an image may have, before base64. More than 0.
-	MaxSize int64
+	// Allowed is what media may be, by modality.
+	Allowed [wire.Modalities]Allowed
 	// AllowPrivateNetworks lets RFC 1918's networks through, and no others.
 	AllowPrivateNetworks bool
 	// AllowedNetworks are let through whatever the guard says of them. An
@@ -53,10 +53,10 @@ type Settings struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Fetcher downloads images. It may be used by many goroutines.
+// Fetcher downloads media. It may be used by many goroutines.
 type Fetcher struct {
 	timeout   time.Duration
-	maxSize   int64
+	allowed   [wire.Modalities]Allowed
 	guard     *guard
 	dialer    *dialer
 	transport *http.Transport
@@ -74,8 +74,11 @@ func NewFetcher(s Settings) (*Fetcher, error) {
 	if s.Timeout <= 0 {
 		return nil, errors.New("timeout: want more than 0")
 	}
-	if s.MaxSize <= 0 {
-		return nil, errors.New("size of an image: want more than 0")
+	for m := range wire.Modalities {
+		s.Allowed[m].Modality = m
+		if s.Allowed[m].MaxSize <= 0 {
+			return nil, fmt.Errorf("size of %s: want more than 0", one(m))
+		}
 	}
 	g, err := newGuard(s)
 	if err != nil {
@@ -86,7 +89,7 @@ func NewFetcher(s Settings) (*Fetcher, error) {
 	protocols.SetHTTP1(true)
 	return &Fetcher{
 		timeout: s.Timeout,
-		maxSize: s.MaxSize,
+		allowed: s.Allowed,
 		guard:   g,
 		dialer:  d,
 		transport: &http.Transport{
@@ -103,28 +106,28 @@ func NewFetcher(s Settings) (*Fetcher, error) {
 // end them.
 func (f *Fetcher) Close() { f.transport.CloseIdleConnections() }
 
-// Fetch downloads an image and returns it as a JSON string with its quotes,
+// Fetch downloads a medium and returns it as a JSON string with its quotes,
 // "data:image/png;base64,…", to be put into a body in the URL's place. Errors
 // are *wire.Fault.
-func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
-	got, err := f.fetch(ctx, rawURL, nil)
+func (f *Fetcher) Fetch(ctx context.Context, m wire.Modality, rawURL string) ([]byte, error) {
+	got, err := f.fetch(ctx, m, rawURL, nil)
 	return got.uri, err
 }
 
-// fetched is an image that was downloaded.
+// fetched is a medium that was downloaded.
 type fetched struct {
 	uri []byte // see Fetch
 	// public: nobody on the way said that it is not to be kept for others.
 	public bool
 }
 
-// fetch is Fetch, and charges what the image takes as it arrives.
-func (f *Fetcher) fetch(ctx context.Context, rawURL string, memory *budget.Account) (got fetched, err error) {
+// fetch is Fetch, and charges what the medium takes as it arrives.
+func (f *Fetcher) fetch(ctx context.Context, m wire.Modality, rawURL string, memory *budget.Account) (got fetched, err error) {
 	t, err := parseTarget(rawURL)
 	if err != nil {
-		return got, wire.Invalid(codeInvalid, "the URL of an image %v", err)
+		return got, wire.Invalid(codeInvalid, "the URL of %s %v", one(m), err)
 	}
-	d := &download{Fetcher: f, parent: ctx, origin: t.origin(), memory: memory}
+	d := &download{Fetcher: f, allowed: &f.allowed[m], parent: ctx, origin: t.origin(), memory: memory}
 	timed, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
 	d.ctx = withinDownload(timed)
@@ -138,9 +141,10 @@ func (f *Fetcher) fetch(ctx context.Context, rawURL string, memory *budget.Accou
 	return got, err
 }
 
-// download is one image on its way.
+// download is one medium on its way.
 type download struct {
 	*Fetcher
+	allowed    *Allowed
 	parent     context.Context // the caller's
 	memory     *budget.Account
 	ctx        context.Context // parent, and the time-out
@@ -149,14 +153,14 @@ type download struct {
 	unkept     bool            // an answer on the way says that it is not to be kept
 }
 
-// get asks for the image, follows redirects, and returns the answer that is
+// get asks for the medium, follows redirects, and returns the answer that is
 // none.
 func (d *download) get(t *target) (*http.Response, error) {
 	for redirects := 0; ; redirects++ {
 		if err := d.guard.host(t); err != nil {
 			return nil, d.fault(err)
 		}
-		resp, err := d.transport.RoundTrip(t.request(d.ctx))
+		resp, err := d.transport.RoundTrip(t.request(d.ctx, d.allowed.Modality))
 		if err != nil {
 			return nil, d.fault(err)
 		}
@@ -187,11 +191,11 @@ func isRedirect(status int) bool {
 
 // request asks for the target. These are all the headers that an origin gets,
 // with Host and Connection.
-func (t *target) request(ctx context.Context) *http.Request {
+func (t *target) request(ctx context.Context, m wire.Modality) *http.Request {
 	req := &http.Request{
 		Method: http.MethodGet, URL: t.url, Host: t.url.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
-			"Accept":          {"image/*"},
+			"Accept":          {m.String() + "/*"},
 			"Accept-Encoding": {"identity"},
 			"User-Agent":      {"llm-coordinator"},
 		},

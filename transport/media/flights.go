@@ -22,7 +22,7 @@ type FlightSettings struct {
 	// them; nil charges nothing.
 	Memory *budget.Budget
 	// Landed, if set, is told of each download at its end, and how long it took.
-	Landed func(time.Duration, error)
+	Landed func(wire.Modality, time.Duration, error)
 }
 
 // Flights are the downloads that are under way, by URL, and the images that are
@@ -40,16 +40,16 @@ type FlightSettings struct {
 // Who does not lead holds nothing but its seat. All methods of Flights and Seat
 // may be called by any goroutine, and none but Run and Close blocks.
 type Flights struct {
-	fetch    func(ctx context.Context, url string, memory *budget.Account) (fetched, error)
+	fetch    func(ctx context.Context, m wire.Modality, url string, memory *budget.Account) (fetched, error)
 	memory   *budget.Budget
 	patience time.Duration // that a stray may wait to begin
-	landed   func(time.Duration, error)
+	landed   func(wire.Modality, time.Duration, error)
 	strays   chan struct{} // holds a value for each stray
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	cache  *cache // nil keeps nothing
-	byURL  map[string]*flight
+	cache  *cache             // nil keeps nothing
+	byURL  map[string]*flight // by [keyOf]
 	closed bool
 }
 
@@ -60,9 +60,10 @@ const maxStrays = 16
 // flight is one download and those that wait for it. What comes after mu is
 // guarded by the flights' lock.
 type flight struct {
-	url    string
-	ctx    context.Context // ends when nobody waits
-	cancel context.CancelCauseFunc
+	modality wire.Modality
+	url, key string
+	ctx      context.Context // ends when nobody waits
+	cancel   context.CancelCauseFunc
 
 	// Written before done is closed.
 	uri  []byte
@@ -92,7 +93,7 @@ func NewFlights(f *Fetcher, s FlightSettings) *Flights {
 		fs.cache = newCache(s.CacheSize, s.CacheTTL)
 	}
 	if fs.landed == nil {
-		fs.landed = func(time.Duration, error) {}
+		fs.landed = func(wire.Modality, time.Duration, error) {}
 	}
 	return fs
 }
@@ -165,7 +166,7 @@ func (fs *Flights) land(f *flight, uri []byte, err error, keep bool) (wakes []fu
 		f.account.Close()
 	}
 	if keep {
-		fs.cache.put(f.url, pic)
+		fs.cache.put(f.key, pic)
 	}
 	for s := range f.seats {
 		s.settle(pic, err)
@@ -183,8 +184,8 @@ func (fs *Flights) land(f *flight, uri []byte, err error, keep bool) (wakes []fu
 // forget has those who come from now on begin a flight of their own. The lock
 // is held.
 func (fs *Flights) forget(f *flight) {
-	if fs.byURL[f.url] == f {
-		delete(fs.byURL, f.url)
+	if fs.byURL[f.key] == f {
+		delete(fs.byURL, f.key)
 	}
 }
 
@@ -196,9 +197,9 @@ func (fs *Flights) download(f *flight) (got fetched, err error) {
 		if cause := recover(); cause != nil {
 			got, err = fetched{}, crashed(cause)
 		}
-		fs.landed(time.Since(began), err)
+		fs.landed(f.modality, time.Since(began), err)
 	}()
-	return fs.fetch(f.ctx, f.url, f.account)
+	return fs.fetch(f.ctx, f.modality, f.url, f.account)
 }
 
 // crashed is the fault of a download that panicked. Its cause, which is logged,

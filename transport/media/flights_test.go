@@ -41,13 +41,15 @@ type outcome struct {
 // newAirport opens one, for use in a bubble.
 func newAirport(t *testing.T, s FlightSettings) *airport {
 	a := &airport{t: t, under: map[string]*held{}}
-	s.Landed = func(_ time.Duration, err error) {
+	s.Landed = func(_ wire.Modality, _ time.Duration, err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.results = append(a.results, err)
 	}
 	a.Flights = NewFlights(&Fetcher{timeout: 10 * time.Second}, s)
-	a.fetch = func(ctx context.Context, url string, _ *budget.Account) (fetched, error) { return a.await(ctx, url) }
+	a.fetch = func(ctx context.Context, _ wire.Modality, url string, _ *budget.Account) (fetched, error) {
+		return a.await(ctx, url)
+	}
 	t.Cleanup(a.Close)
 	return a
 }
@@ -127,7 +129,7 @@ type passenger struct {
 
 // book takes a seat. A leader does not run yet.
 func (a *airport) book(url string) *passenger {
-	p := &passenger{Seat: a.Seat(url), ran: make(chan outcome, 1), woken: make(chan outcome, 9)}
+	p := &passenger{Seat: a.Seat(wire.Image, url), ran: make(chan outcome, 1), woken: make(chan outcome, 9)}
 	if p.found = p.Join(true); p.found == Hit || p.found == Shared {
 		p.Await(func(uri []byte, err error) { p.woken <- outcome{fetched{uri: uri}, err} })
 	}
@@ -394,7 +396,7 @@ func TestStrayThatCannotBegin(t *testing.T) {
 func TestDownloadThatPanics(t *testing.T) {
 	for _, cause := range []any{secret, errors.New(secret), "index"} {
 		bubble(t, FlightSettings{}, func(t *testing.T, a *airport) {
-			a.fetch = func(context.Context, string, *budget.Account) (fetched, error) {
+			a.fetch = func(context.Context, wire.Modality, string, *budget.Account) (fetched, error) {
 				if cause == "index" {
 					cause = []int{}[len(cause.(string))-len("index")]
 				}
@@ -433,7 +435,7 @@ func TestCloseEndsWhatIsLeft(t *testing.T) {
 // TestWhoMayNotLead looks again later.
 func TestWhoMayNotLead(t *testing.T) {
 	bubble(t, FlightSettings{CacheSize: 1 << 20, CacheTTL: time.Minute}, func(t *testing.T, a *airport) {
-		s := a.Seat(url1)
+		s := a.Seat(wire.Image, url1)
 		if found := s.Join(false); found != Nowhere {
 			t.Errorf("found %q", found)
 		}
@@ -443,7 +445,7 @@ func TestWhoMayNotLead(t *testing.T) {
 		}
 		a.land(url1, img("one"))
 		time.Sleep(time.Minute)
-		s = a.Seat(url1)
+		s = a.Seat(wire.Image, url1)
 		if found := s.Join(false); found != Nowhere {
 			t.Errorf("found %q", found)
 		}
@@ -463,7 +465,7 @@ func TestFlightsUnderFire(t *testing.T) {
 	under := map[string]context.Context{}
 	charged := budget.New(1 << 20)
 	fs := NewFlights(&Fetcher{timeout: 10 * time.Second}, FlightSettings{CacheSize: 2000, CacheTTL: time.Millisecond, Memory: charged})
-	fs.fetch = func(ctx context.Context, url string, memory *budget.Account) (got fetched, err error) {
+	fs.fetch = func(ctx context.Context, _ wire.Modality, url string, memory *budget.Account) (got fetched, err error) {
 		memory.Charge(int64(len(url)))
 		mu.Lock()
 		if ctx.Err() != nil { // it was left before it came this far
@@ -500,7 +502,7 @@ func TestFlightsUnderFire(t *testing.T) {
 			for range 300 {
 				url := fmt.Sprint("http://img.test/", rand.IntN(12))
 				ctx, leave := context.WithCancel(context.Background())
-				s := fs.Seat(url)
+				s := fs.Seat(wire.Image, url)
 				stop := context.AfterFunc(ctx, s.Leave)
 				found := s.Join(rand.IntN(3) > 0)
 				leaves := rand.IntN(3) == 0

@@ -172,7 +172,7 @@ func TestHostsOfURLs(t *testing.T) {
 			t.Run(tt.host, func(t *testing.T) {
 				w := new(world)
 				f := w.fetcher(t, func(s *Settings) { s.AllowPrivateNetworks = switched })
-				_, err := f.Fetch(t.Context(), "https://"+tt.host+"/a.png?"+secret)
+				_, err := f.Fetch(t.Context(), wire.Image, "https://"+tt.host+"/a.png?"+secret)
 				dial := tt.want == yes || tt.want == private && switched
 				switch {
 				case dial:
@@ -223,7 +223,7 @@ func TestAllowedNetworks(t *testing.T) {
 		"127.1": false, "0x7f.1": false, // spelt so that others may read it otherwise
 	} {
 		w := new(world)
-		w.fetcher(t, networks).Fetch(t.Context(), "http://"+host)
+		w.fetcher(t, networks).Fetch(t.Context(), wire.Image, "http://"+host)
 		if got := len(w.dialed) == 1; got != want {
 			t.Errorf("%s: dialed %q", host, w.dialed)
 		}
@@ -262,7 +262,7 @@ func TestNAT64(t *testing.T) {
 			}
 			for _, addr := range []string{public, private, metadata, loopback} {
 				w := new(world)
-				_, err := w.fetcher(t, settings).Fetch(t.Context(), "http://["+addr+"]/")
+				_, err := w.fetcher(t, settings).Fetch(t.Context(), wire.Image, "http://["+addr+"]/")
 				if got := len(w.dialed) == 1; got != slices.Contains(tt.open, addr) {
 					t.Errorf("%s: dialed %q: %v", addr, w.dialed, err)
 				}
@@ -272,7 +272,7 @@ func TestNAT64(t *testing.T) {
 	w := &world{names: map[string][]answer{"img.test": at(private, public)}} // as a DNS64 says it
 	w.fetcher(t, func(s *Settings) {
 		s.AllowedNetworks, s.AllowedDomains = []netip.Prefix{nat64}, []string{"img.test"}
-	}).Fetch(t.Context(), "http://img.test/")
+	}).Fetch(t.Context(), wire.Image, "http://img.test/")
 	if want := []string{"[" + public + "]:80"}; !slices.Equal(w.dialed, want) {
 		t.Errorf("dialed %q, want %q", w.dialed, want)
 	}
@@ -301,7 +301,7 @@ func TestAllowedDomains(t *testing.T) {
 		name, _, _ := strings.Cut(host, ":")
 		w.names[name] = at(public)
 		w.names[strings.ToLower(name)] = at(public)
-		_, err := w.fetcher(t, domains).Fetch(t.Context(), "http://"+host)
+		_, err := w.fetcher(t, domains).Fetch(t.Context(), wire.Image, "http://"+host)
 		if got := len(w.dialed) == 1; got != want {
 			t.Errorf("%s: dialed %q: %v", host, w.dialed, err)
 		}
@@ -314,7 +314,7 @@ func TestAllowedDomains(t *testing.T) {
 // TestAllowedDomainMustPassToo: an allowed name does not open the network.
 func TestAllowedDomainMustPassToo(t *testing.T) {
 	w := &world{names: map[string][]answer{"img.test": at("10.0.0.1")}}
-	_, err := w.fetcher(t, func(s *Settings) { s.AllowedDomains = []string{"img.test"} }).Fetch(t.Context(), "http://img.test")
+	_, err := w.fetcher(t, func(s *Settings) { s.AllowedDomains = []string{"img.test"} }).Fetch(t.Context(), wire.Image, "http://img.test")
 	wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 	if len(w.dialed) != 0 {
 		t.Errorf("dialed %q", w.dialed)
@@ -322,7 +322,7 @@ func TestAllowedDomainMustPassToo(t *testing.T) {
 }
 
 func TestSettingsThatAreRefused(t *testing.T) {
-	good := Settings{Timeout: 1, MaxSize: 1}
+	good := Settings{Timeout: 1, Allowed: allowed(1)}
 	if _, err := NewFetcher(good); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		want string
 	}{
 		{func(s *Settings) { s.Timeout = 0 }, "timeout: want more than 0"},
-		{func(s *Settings) { s.MaxSize = 0 }, "size of an image: want more than 0"},
+		{func(s *Settings) { s.Allowed[wire.Image].MaxSize = 0 }, "size of an image: want more than 0"},
 		{func(s *Settings) { s.AllowedNetworks = make([]netip.Prefix, 1) }, "allowed network invalid Prefix: want an address and its length, such as 10.1.0.0/16"},
 		{func(s *Settings) { s.AllowedDomains = []string{""} }, `allowed domain "": want a name in ASCII; subdomains are allowed with it`},
 		{func(s *Settings) { s.AllowedDomains = []string{"*.a.test"} }, `allowed domain "*.a.test": want a name in ASCII; subdomains are allowed with it`},
@@ -369,7 +369,7 @@ func TestNamesAreCheckedByTheirAddresses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &world{names: map[string][]answer{"img.test": at(tt.addrs...)}}
-			_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+			_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 			if tt.want == nil {
 				wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 			} else {
@@ -388,7 +388,7 @@ func TestInternalNamesCannotBeListed(t *testing.T) {
 	w := &world{names: map[string][]answer{"there.test": at("10.0.0.1")}}
 	f := w.fetcher(t)
 	message := func(name string) string {
-		_, err := f.Fetch(t.Context(), "http://"+name)
+		_, err := f.Fetch(t.Context(), wire.Image, "http://"+name)
 		return strings.ReplaceAll(wire.FaultOf(err).Message, name, "NAME")
 	}
 	const want = "the image at http://NAME could not be fetched: its host does not exist or is not allowed"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -14,20 +15,20 @@ import (
 const chunkSize = 24 << 10
 
 // inline makes a data URI in a JSON string of an answer. It encodes as it
-// reads, so that the image is in memory once.
+// reads, so that the medium is in memory once.
 func (d *download) inline(resp *http.Response) ([]byte, error) {
 	if f := d.refusal(resp); f != nil {
 		return nil, f
 	}
-	body := io.LimitReader(resp.Body, d.maxSize)
+	body := io.LimitReader(resp.Body, d.allowed.MaxSize)
 	chunk := make([]byte, chunkSize)
 	n, err := fill(body, chunk[:sniffed])
 	if err != nil && err != io.EOF {
 		return nil, d.fault(err)
 	}
-	kind := sniff(chunk[:n])
-	if kind == "" {
-		return nil, d.notAnImage()
+	kind := sniff(d.allowed.Modality, chunk[:n])
+	if !slices.Contains(d.allowed.Types, kind) {
+		return nil, d.refuse("it is none of %s", enumerated(d.allowed.Types))
 	}
 	out := newBuffer(d.memory, `"data:`+kind+`;base64,`, resp.ContentLength)
 	for {
@@ -63,17 +64,13 @@ func (d *download) refusal(resp *http.Response) *wire.Fault {
 			return d.refuse("its origin sent it in an encoding that was not asked for")
 		}
 	}
-	if resp.ContentLength > d.maxSize {
+	if resp.ContentLength > d.allowed.MaxSize {
 		return d.tooLarge()
 	}
 	return nil
 }
 
-func (d *download) notAnImage() *wire.Fault {
-	return d.refuse("it is no JPEG, PNG, GIF or WebP image")
-}
-
-// atEnd reports what is behind an image of the greatest size: nothing, if all
+// atEnd reports what is behind a medium of the greatest size: nothing, if all
 // is well.
 func (d *download) atEnd(body io.Reader) error {
 	var one [1]byte

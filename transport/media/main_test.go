@@ -30,6 +30,20 @@ const png = "\x89PNG\r\n\x1a\n"
 // pngURI is what becomes of png.
 const pngURI = `"data:image/png;base64,iVBORw0KGgo="`
 
+// allowed is the default, with this size for all.
+func allowed(size int64) (all [wire.Modalities]Allowed) {
+	for m := range all {
+		all[m] = Allowed{Modality: wire.Modality(m), MaxSize: size, Types: known[m]}
+	}
+	return all
+}
+
+// checkImage is CheckDataURI of images.
+func checkImage(value []byte, maxSize int64) error {
+	a := Allowed{MaxSize: maxSize, Types: known[wire.Image]}
+	return a.CheckDataURI(value)
+}
+
 // world is all that a fetcher can reach: names and listeners, no network.
 type world struct {
 	// names are looked up here; the next look-up of a name gets the next
@@ -126,7 +140,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 // fetcher makes a fetcher in a world.
 func (w *world) fetcher(t testing.TB, edit ...func(*Settings)) *Fetcher {
 	t.Helper()
-	s := Settings{Timeout: 10 * time.Second, MaxSize: 1 << 20, Resolve: w.resolve, Dial: w.dial}
+	s := Settings{Timeout: 10 * time.Second, Allowed: allowed(1 << 20), Resolve: w.resolve, Dial: w.dial}
 	for _, f := range edit {
 		f(&s)
 	}

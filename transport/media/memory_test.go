@@ -17,7 +17,7 @@ func charging(t *testing.T, s FlightSettings, f func(t *testing.T, a *airport, u
 	synctest.Test(t, func(t *testing.T) {
 		s.Memory = budget.New(250)
 		a := newAirport(t, s)
-		a.fetch = func(ctx context.Context, url string, memory *budget.Account) (fetched, error) {
+		a.fetch = func(ctx context.Context, _ wire.Modality, url string, memory *budget.Account) (fetched, error) {
 			if err := memory.Charge(100); err != nil {
 				return fetched{}, err
 			}
@@ -127,12 +127,12 @@ func TestDownloadsAreChargedAsTheyArrive(t *testing.T) {
 					w.Write(png[1000:])
 				})
 				defer close(more)
-				f := hosting(origin).fetcher(t, func(s *Settings) { s.MaxSize = 8 << 20 })
+				f := hosting(origin).fetcher(t, func(s *Settings) { s.Allowed[wire.Image].MaxSize = 8 << 20 })
 				memory := budget.New(5 << 20)
 				account := memory.Open()
 				done := make(chan error, 1)
 				go func() {
-					_, err := f.fetch(t.Context(), "http://img.test/", account)
+					_, err := f.fetch(t.Context(), wire.Image, "http://img.test/", account)
 					done <- err
 				}()
 				synctest.Wait()

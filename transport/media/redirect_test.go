@@ -29,13 +29,13 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		w := redirecting(t, status)
 		f := w.fetcher(t)
-		if got, err := f.Fetch(t.Context(), "http://img.test/5"); err != nil || string(got) != pngURI {
+		if got, err := f.Fetch(t.Context(), wire.Image, "http://img.test/5"); err != nil || string(got) != pngURI {
 			t.Errorf("%d: %s, %v", status, got, err)
 		}
 		if len(w.dialed) != 6 || len(w.lookedUp) != 6 {
 			t.Errorf("%d: dialed %q, looked up %q", status, w.dialed, w.lookedUp)
 		}
-		_, err := f.Fetch(t.Context(), "http://img.test/6")
+		_, err := f.Fetch(t.Context(), wire.Image, "http://img.test/6")
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 	}
 }
@@ -43,7 +43,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 func TestOtherStatusesAreNotFollowed(t *testing.T) {
 	for _, status := range []int{300, 304, 305, 306, 399, 201} {
 		w := redirecting(t, status)
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/1")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/1")
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 		if len(w.dialed) != 1 {
 			t.Errorf("%d: dialed %q", status, w.dialed)
@@ -57,7 +57,7 @@ func TestRedirectLoopEnds(t *testing.T) {
 		asked++
 		http.Redirect(rw, r, r.URL.String(), http.StatusFound)
 	}))
-	_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/?"+secret)
+	_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/?"+secret)
 	wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 	if want := "the image at http://img.test could not be fetched: more than 5 redirects"; wire.FaultOf(err).Message != want || asked != 6 {
 		t.Errorf("%v after %d requests", err, asked)
@@ -79,7 +79,7 @@ func TestRedirectsAreJudgedLikeURLs(t *testing.T) {
 		t.Run(to[:min(len(to), 40)], func(t *testing.T) {
 			w := hosting(says(t, "HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\n\r\n"))
 			w.names["inside.test"] = at("10.1.2.3")
-			_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+			_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 			wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 			if !slices.Equal(w.dialed, []string{"93.184.216.34:80"}) {
 				t.Errorf("dialed %q", w.dialed)
@@ -97,7 +97,7 @@ func TestRedirectOutOfAllowedDomains(t *testing.T) {
 	for _, to := range []string{"http://other.test/", "http://8.8.8.8/"} {
 		w := hosting(says(t, "HTTP/1.1 302 Found\r\nLocation: "+to+"\r\n\r\n"))
 		w.names["other.test"] = at("8.8.8.8")
-		_, err := w.fetcher(t, func(s *Settings) { s.AllowedDomains = []string{"img.test"} }).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t, func(s *Settings) { s.AllowedDomains = []string{"img.test"} }).Fetch(t.Context(), wire.Image, "http://img.test/")
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 		if len(w.dialed) != 1 || len(w.lookedUp) != 1 {
 			t.Errorf("dialed %q, looked up %q", w.dialed, w.lookedUp)
@@ -116,7 +116,7 @@ func TestMessagesOfRedirects(t *testing.T) {
 	} {
 		w := hosting(says(t, "HTTP/1.1 302 Found\r\nLocation: "+to+"\r\n\r\n"))
 		w.names["inside.test"] = at("10.1.2.3")
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 		if got := wire.FaultOf(err).Message; got != "the image at http://img.test could not be fetched: "+want {
 			t.Errorf("%s: %q", to, got)
 		}
@@ -131,7 +131,7 @@ func TestRebinding(t *testing.T) {
 	t.Run("first public, then private", func(t *testing.T) {
 		w := hosting(says(t, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"+png))
 		w.names["img.test"] = []answer{public, private}
-		if got, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/"); err != nil || string(got) != pngURI {
+		if got, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/"); err != nil || string(got) != pngURI {
 			t.Errorf("%s, %v", got, err)
 		}
 		if !slices.Equal(w.dialed, []string{"93.184.216.34:80"}) || len(w.lookedUp) != 1 {
@@ -141,7 +141,7 @@ func TestRebinding(t *testing.T) {
 	t.Run("first private, then public", func(t *testing.T) {
 		w := hosting(says(t, ""))
 		w.names["img.test"] = []answer{private, public}
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 		if len(w.dialed) != 0 {
 			t.Errorf("dialed %q", w.dialed)
@@ -150,7 +150,7 @@ func TestRebinding(t *testing.T) {
 	t.Run("between a redirect and its target", func(t *testing.T) {
 		w := hosting(says(t, "HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n"))
 		w.names["img.test"] = []answer{public, private}
-		_, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/")
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/")
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
 		if !slices.Equal(w.dialed, []string{"93.184.216.34:80"}) || len(w.lookedUp) != 2 {
 			t.Errorf("dialed %q, looked up %q", w.dialed, w.lookedUp)

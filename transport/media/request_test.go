@@ -42,7 +42,7 @@ func TestWhatAnOriginSees(t *testing.T) {
 			}
 		}))
 		w.names["IMG.test"] = w.names["img.test"]
-		if _, err := w.fetcher(t).Fetch(t.Context(), tt.url); err != nil {
+		if _, err := w.fetcher(t).Fetch(t.Context(), wire.Image, tt.url); err != nil {
 			t.Errorf("%s: %v", tt.url, err)
 			continue
 		}
@@ -63,7 +63,7 @@ func TestURLsThatAreRefused(t *testing.T) {
 		"http://img.test/?" + string(make([]byte, maxURL)),
 	} {
 		w := hosting(says(t, ""))
-		_, err := w.fetcher(t).Fetch(t.Context(), u)
+		_, err := w.fetcher(t).Fetch(t.Context(), wire.Image, u)
 		wantFault(t, err, wire.BadRequest, "invalid_media")
 		if len(w.dialed)+len(w.lookedUp) != 0 {
 			t.Errorf("%.40q: dialed %q, looked up %q", u, w.dialed, w.lookedUp)
@@ -77,7 +77,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 		t.Setenv(name, "http://8.8.8.8:3128")
 	}
 	w := hosting(says(t, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"+png))
-	if _, err := w.fetcher(t).Fetch(t.Context(), "http://img.test/"); err != nil || w.dialed[0] != "93.184.216.34:80" {
+	if _, err := w.fetcher(t).Fetch(t.Context(), wire.Image, "http://img.test/"); err != nil || w.dialed[0] != "93.184.216.34:80" {
 		t.Errorf("dialed %q: %v", w.dialed, err)
 	}
 }
@@ -102,15 +102,15 @@ func TestTLS(t *testing.T) {
 	w := hosting(l)
 	w.names["example.com"] = w.names["img.test"]
 	f := w.fetcher(t)
-	_, err := f.Fetch(t.Context(), "https://example.com/")
+	_, err := f.Fetch(t.Context(), wire.Image, "https://example.com/")
 	wantFault(t, err, wire.UpstreamFailed, "media_fetch_failed")
 
 	f.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	f.transport = f.transport.Clone()
-	if got, err := f.Fetch(t.Context(), "https://example.com/"); err != nil || string(got) != pngURI {
+	if got, err := f.Fetch(t.Context(), wire.Image, "https://example.com/"); err != nil || string(got) != pngURI {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = f.Fetch(t.Context(), "https://img.test/")
+	_, err = f.Fetch(t.Context(), wire.Image, "https://img.test/")
 	wantFault(t, err, wire.UpstreamFailed, "media_fetch_failed")
 	if want := "the image at https://img.test could not be fetched: its origin could not be reached or broke off"; wire.FaultOf(err).Message != want {
 		t.Errorf("message %q", wire.FaultOf(err).Message)
@@ -131,12 +131,12 @@ func TestRealNetwork(t *testing.T) {
 		s.AllowedNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	for _, host := range []string{"127.0.0.1", "localhost"} {
-		_, err := closed.Fetch(context.Background(), "http://"+host+":"+port)
+		_, err := closed.Fetch(context.Background(), wire.Image, "http://"+host+":"+port)
 		wantFault(t, err, wire.BadRequest, "media_fetch_failed")
-		if got, err := open.Fetch(context.Background(), "http://"+host+":"+port); err != nil || string(got) != pngURI {
+		if got, err := open.Fetch(context.Background(), wire.Image, "http://"+host+":"+port); err != nil || string(got) != pngURI {
 			t.Errorf("%s: %s, %v", host, got, err)
 		}
 	}
-	_, err = open.Fetch(t.Context(), "http://127.0.0.1:1/")
+	_, err = open.Fetch(t.Context(), wire.Image, "http://127.0.0.1:1/")
 	wantFault(t, err, wire.UpstreamFailed, "media_fetch_failed")
 }

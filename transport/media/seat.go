@@ -1,6 +1,10 @@
 package media
 
-import "context"
+import (
+	"context"
+
+	"github.com/llm-coordinator/coordinator/transport/wire"
+)
 
 // Found is how a request comes by an image.
 type Found string
@@ -17,8 +21,9 @@ const (
 // Seat is a request's share in a download, and then in what the image is charged
 // with. Whoever has one leaves it.
 type Seat struct {
-	flights *Flights
-	url     string
+	flights  *Flights
+	modality wire.Modality
+	url, key string
 
 	// Guarded by the flights' lock.
 	flight  *flight // while it is under way
@@ -41,9 +46,23 @@ func (all Seats) Leave() {
 	}
 }
 
-// Seat makes a seat for a URL, which is told apart from others as it is
-// written. It has not joined a flight.
-func (fs *Flights) Seat(url string) *Seat { return &Seat{flights: fs, url: url} }
+// Seat makes a seat for a medium by its URL, which is told apart from others as it
+// is written. It has not joined a flight.
+func (fs *Flights) Seat(m wire.Modality, url string) *Seat {
+	return &Seat{flights: fs, modality: m, url: url, key: keyOf(m, url)}
+}
+
+// Modality returns the modality of the medium.
+func (s *Seat) Modality() wire.Modality { return s.modality }
+
+// keyOf tells downloads apart: what is a good image is no video, whatever its
+// URL. An image's is the URL itself.
+func keyOf(m wire.Modality, url string) string {
+	if m == wire.Image {
+		return url
+	}
+	return m.String() + " " + url
+}
 
 // Join finds the image among those that are kept, or takes its place in a flight
 // that is under way. If there is neither, it begins one if it may lead: then
@@ -62,23 +81,23 @@ func (s *Seat) Join(mayLead bool) Found {
 		return Shared
 	}
 	if fs.cache != nil {
-		pic, found := fs.cache.get(s.url)
+		pic, found := fs.cache.get(s.key)
 		if found == Hit {
 			s.settle(pic, pic.hold(fs.memory))
 			return Hit
 		}
 		s.expired = s.expired || found == Expired
 	}
-	if f := fs.byURL[s.url]; f != nil {
+	if f := fs.byURL[s.key]; f != nil {
 		f.seats[s], s.flight = struct{}{}, f
 		return Shared
 	}
 	if !mayLead {
 		return Nowhere
 	}
-	f := &flight{url: s.url, account: fs.memory.Open(), done: make(chan struct{}), seats: map[*Seat]struct{}{s: {}}}
+	f := &flight{modality: s.modality, url: s.url, key: s.key, account: fs.memory.Open(), done: make(chan struct{}), seats: map[*Seat]struct{}{s: {}}}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
-	fs.byURL[s.url] = f
+	fs.byURL[s.key] = f
 	s.flight, s.leads = f, true
 	if s.expired {
 		return Expired

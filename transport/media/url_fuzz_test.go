@@ -89,13 +89,13 @@ func fetch(t *testing.T, raw string, a netip.Addr) {
 		}
 		return nil, errors.New("refused")
 	}
-	f, err := NewFetcher(Settings{Timeout: time.Minute, MaxSize: 1, Resolve: resolve, Dial: dial})
+	f, err := NewFetcher(Settings{Timeout: time.Minute, Allowed: allowed(1), Resolve: resolve, Dial: dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	const query = "?s3cr3t"
-	_, err = f.Fetch(t.Context(), raw+query)
+	_, err = f.Fetch(t.Context(), wire.Image, raw+query)
 	fault := (*wire.Fault)(nil)
 	if !errors.As(err, &fault) || fault.Kind == wire.Internal || fault.Kind == wire.UpstreamTimeout || fault.Kind == wire.Canceled {
 		t.Fatalf("%q: %v", raw, err)

@@ -33,6 +33,8 @@ type View struct {
 	BytesIn   int64    `json:"bytes_in"`
 	Bytes     int64    `json:"bytes"`
 	Images    int      `json:"images,omitempty"`
+	Audios    int      `json:"audios,omitempty"`
+	Videos    int      `json:"videos,omitempty"`
 	TokensIn  int      `json:"tokens_in,omitempty"`
 	TokensOut int      `json:"tokens_out,omitempty"`
 	Reruns    int      `json:"reruns,omitempty"`
@@ -227,7 +229,7 @@ func outcome(rec *server.Record) string {
 // its record if it has ended.
 func viewOf(r *server.Running, rec *server.Record, e *journal.Entry, now time.Time, whole bool) View {
 	v := View{Serial: r.Serial, RequestID: r.ID, TraceID: r.Journal.TraceID(), Tenant: r.Tenant, Protocol: r.Protocol, Model: r.Model,
-		Stream: r.Stream, Received: r.Received, Outcome: Running, Phase: e.Phase, Path: e.Path(), BytesIn: r.BytesIn, Images: r.Images,
+		Stream: r.Stream, Received: r.Received, Outcome: Running, Phase: e.Phase, Path: e.Path(), BytesIn: r.BytesIn, Images: r.Images, Audios: r.Audios, Videos: r.Videos,
 		TokensIn: e.TokensIn, TokensOut: e.TokensOut, Notes: e.Notes}
 	end := now
 	if rec != nil {

@@ -60,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sizeIn:   histogram("request_size_bytes", "Size of a request's body.", sizeBuckets),
 		sizeOut:  histogram("response_size_bytes", "Size of an answer's body.", sizeBuckets),
 		tokensIn: histogram("request_input_tokens", "Token ids of a prompt, of requests whose prompt was rendered or came as ids.", tokenBuckets),
-		media:    histograms("media_items", "Images of a request, of requests that have some.", countBuckets, "media_type"),
+		media:    histograms("media_items", "Media of one type (image, audio, video) of a request, of requests that have some.", countBuckets, "media_type"),
 		tokensOut: f.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "output_tokens_total",
 			Help: "Tokens of answers, as far as workers say in usage how many they are."}),
 		running: f.NewGauge(prometheus.GaugeOpts{Namespace: ns, Name: "request_running", Help: "Requests that are being served now."}),
@@ -86,8 +86,10 @@ func (m *Metrics) observe(rec *Record) {
 	if rec.TokensIn > 0 {
 		m.tokensIn.Observe(float64(rec.TokensIn))
 	}
-	if rec.Images > 0 {
-		m.media.WithLabelValues("image").Observe(float64(rec.Images))
+	for k, n := range [wire.Modalities]int{wire.Image: rec.Images, wire.Audio: rec.Audios, wire.Video: rec.Videos} {
+		if n > 0 {
+			m.media.WithLabelValues(wire.Modality(k).String()).Observe(float64(n))
+		}
 	}
 	m.tokensOut.Add(float64(rec.TokensOut))
 }

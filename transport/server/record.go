@@ -24,9 +24,11 @@ type Running struct {
 	Stream          bool
 	// Received is when its headers were there, Read when its body was.
 	Received, Read time.Time
-	// BytesIn is the size of its body, Images how many it has.
+	// BytesIn is the size of its body, Images, Audios and Videos how many it has.
 	BytesIn int64
 	Images  int
+	Audios  int
+	Videos  int
 	// Journal may be read at any time.
 	Journal *journal.Journal
 }
@@ -73,8 +75,10 @@ func (s *serial) next() string {
 // begun notes a request that has been read, or of which as much is known as
 // ever will be.
 func (s *Server) begun(h *http.Request, req *phases.Request, body int) *Running {
+	media := req.Prompt.Media
 	return &Running{Serial: s.serial.next(), ID: req.ID, Tenant: recorded(req.Tenant), Protocol: req.Protocol.Name, Model: recorded(req.Model),
-		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Received: req.Received, Read: time.Now(), BytesIn: int64(body), Images: req.Prompt.Media.Len(), Journal: req.Journal}
+		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Received: req.Received, Read: time.Now(), BytesIn: int64(body),
+		Images: media.Count(wire.Image), Audios: media.Count(wire.Audio), Videos: media.Count(wire.Video), Journal: req.Journal}
 }
 
 // record returns what is known of a request that has ended.

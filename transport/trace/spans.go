@@ -183,6 +183,8 @@ func (b *builder) about() []attribute.KeyValue {
 	text(own+"tenant", rec.Tenant)
 	text(own+"path", rec.Path)
 	number(own+"images", rec.Images)
+	number(own+"audios", rec.Audios)
+	number(own+"videos", rec.Videos)
 	number(own+"reruns", rec.Reruns)
 	return append(all, attribute.Bool(own+"stream", rec.Stream), attribute.Bool(own+"client_gone", rec.Gone))
 }
