@@ -81,6 +81,10 @@ func (p *Pipeline) checkNeeds(at map[string]int) error {
 			return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
 		}
 		tokensIn, embeddings = !prefill.openAI, prefill.ec.Name()
+		if prefill.strip && (prefill.openAI || !hasEncode || !prefill.ec.Described()) {
+			return fmt.Errorf("pipeline: strip_pixels = true of %q needs use_openai_format = false, an %q step, and an ec connector that tells prefill where embeddings are (ec-nixl): otherwise no pixels can be left out",
+				stepPrefill, stepEncode)
+		}
 	}
 	if hasEncode {
 		encode := p.phases[e].(*encode)

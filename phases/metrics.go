@@ -18,6 +18,8 @@ type Metrics struct {
 	encodes        prometheus.Histogram
 	ecMissing      prometheus.Counter
 	formatFallback prometheus.Counter
+	pixels         *prometheus.CounterVec
+	pixelsResent   *prometheus.CounterVec
 	downloads      *prometheus.HistogramVec
 	mediaCache     *prometheus.CounterVec
 	loopbackHosts  *prometheus.CounterVec
@@ -53,6 +55,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64}}),
 		ecMissing:      counter("ec_handoff_missing_total", "Encode answers without a descriptor of their medium, though the connector needs one: prefill encodes it itself."),
 		formatFallback: counter("format_fallback_total", "Requests whose encode and prefill had the chat format although token ids were asked for, because render gave no tensor for an image, audio file or video."),
+		pixels: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "prefill_pixels_total",
+			Help: "Rendered items of prefills that were told where to fetch embeddings, by what was sent of them: metadata, stripped (the tensor without pixels), full; and the reason for full."}, []string{"sent", "reason"}),
+		pixelsResent: counters("prefill_pixels_resent_total", "Prefills without pixels that failed, by result of the one with them: ok, failed, refused (not sent: no retry was left).", "result"),
 		downloads: f.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: "media_download_duration_seconds",
 			Help:    "Time that the download of a medium took, by its modality and result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result", "media_type"}),

@@ -24,6 +24,9 @@ type PrefillParams struct {
 	// ReleaseOnAbort has KV that no decode will fetch fetched by a leg whose answer
 	// is thrown away, instead of leaving it pinned until its lease ends.
 	ReleaseOnAbort bool `toml:"release_on_abort"`
+	// StripPixels reduces rendered tensors to what a worker needs that fetches the
+	// embedding, where render gives no metadata that says the same.
+	StripPixels bool `toml:"strip_pixels"`
 }
 
 // prefill has a prefill worker compute the prompt's KV and keep it for decode.
@@ -37,6 +40,7 @@ type prefill struct {
 	ec               ec.Connector
 	openAI           bool
 	release          bool
+	strip            bool
 	lease            time.Duration
 	// probed: a conditional decode comes first, and may make this needless.
 	probed  bool
@@ -61,7 +65,7 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
-	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, lease: deps.KVLease,
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, strip: p.StripPixels, lease: deps.KVLease,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -71,7 +75,13 @@ func (p *prefill) Name() string { return stepPrefill }
 func (p *prefill) Pool() string { return PoolPrefill }
 
 // String describes the phase for operators.
-func (p *prefill) String() string { return "kv connector " + p.kv.Name() + ", " + formatName(p.openAI) }
+func (p *prefill) String() string {
+	stripped := ""
+	if p.strip {
+		stripped = ", pixels stripped"
+	}
+	return "kv connector " + p.kv.Name() + ", " + formatName(p.openAI) + stripped
+}
 
 // Admit refuses a request at the door while no prefill may be sent.
 func (p *prefill) Admit(r *Request) error {
@@ -89,6 +99,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
+	pixels := p.pixels(r, format, embeddings)
 	var exchange kv.Exchange // of the last attempt
 	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
@@ -101,7 +112,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
 		Tasks: []Task{{Pool: PoolPrefill, Run: func(ctx context.Context) (Result, error) {
-			answer, sent, err := p.upstream.Call(ctx, leg)
+			answer, sent, err := pixels.call(ctx, p.upstream, leg, &src)
 			if err != nil {
 				return nil, err
 			}

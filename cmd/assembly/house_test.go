@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"transport/admin":   {"transport/monitor"},                                                 // it shows views of requests, and nothing of a server's
 	"transport/monitor": {"transport/journal", "transport/server"},                             // it keeps the server's records; the server knows nobody who is told
 	"actors":            {"phases", "transport/wire"},
-	"phases":            {"connectors/ec", "connectors/kv", "transport/broker", "transport/budget", "transport/gateway", "transport/journal", "transport/media", "transport/wire"},
+	"phases":            {"connectors/ec", "connectors/kv", "transport/broker", "transport/budget", "transport/gateway", "transport/journal", "transport/kwargs", "transport/media", "transport/wire"},
 	"connectors":        {},
 	"connectors/ec":     {"connectors", "transport/wire"},
 	"connectors/kv":     {"connectors", "transport/wire"},

@@ -21,6 +21,7 @@ func simulate(ctx context.Context, args, _ []string, stdout, stderr io.Writer) e
 		"where workers read transfer params on the generate `route`: old, new or checked (new, and both places must agree)")
 	fs.BoolVar(&o.CacheDecodes, "cache-decodes", false, "a prompt that was decoded is cached: a conditional decode of it is served")
 	fs.IntVar(&o.TensorBytes, "tensor-bytes", 64, "size of an image's rendered tensor")
+	fs.BoolVar(&o.Metadata, "metadata", false, "render answers mm_metadata: tensors without their pixels")
 	fs.DurationVar(&o.EncodeDelay, "encode-delay", 0, "time an encode takes")
 	fs.StringVar(&o.ProfileHeader, "profile-header", "EPP-Profile", "`name` of the header that chooses the workers")
 	fs.DurationVar(&o.TokenInterval, "token-interval", 20*time.Millisecond, "pause between two tokens")

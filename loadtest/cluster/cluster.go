@@ -93,6 +93,9 @@ type Options struct {
 	TensorBytes int
 	// NoKwargs makes render leave kwargs_data out.
 	NoKwargs bool
+	// Metadata makes render answer mm_metadata, as newer versions do: the tensors
+	// without their pixels.
+	Metadata bool
 	// PlainFeatures leaves out of render's placeholders the member that nobody
 	// knows.
 	PlainFeatures bool

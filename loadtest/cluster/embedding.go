@@ -69,8 +69,11 @@ func (l *leg) fetchEmbeddings(p *prompt) error {
 		l.violate("%s", breach)
 		return badValue("ec_transfer_params", "%s", breach)
 	}
+	if l.fault.LoseEmbeddings {
+		presented = nil
+	}
 	l.countLocalEncodes(presented, p)
-	return nil
+	return l.encodeLocally(presented, p)
 }
 
 // unknownDescriptor says which descriptor is not one that an encode of the request

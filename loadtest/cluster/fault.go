@@ -48,6 +48,13 @@ type Fault struct {
 	// in it.
 	NoKwargs   bool `json:"no_kwargs,omitempty"`
 	NullKwargs bool `json:"null_kwargs,omitempty"`
+	// NoMetadata makes a render leave mm_metadata out, OneMetadata have it for the
+	// first image only and null for the others.
+	NoMetadata  bool `json:"no_metadata,omitempty"`
+	OneMetadata bool `json:"one_metadata,omitempty"`
+	// LoseEmbeddings makes a prefill find none of the embeddings that its request
+	// describes: it encodes the images itself, if it has their pixels.
+	LoseEmbeddings bool `json:"lose_embeddings,omitempty"`
 	// BadDescriptors are what an encode gives as its ec_transfer_params; `null` is
 	// a good value. Prefill takes the descriptors in it like good ones.
 	BadDescriptors json.RawMessage `json:"bad_descriptors,omitempty"`

@@ -13,6 +13,7 @@ type features struct {
 	Hashes       map[string][]string          `json:"mm_hashes"`
 	Placeholders map[string][]json.RawMessage `json:"mm_placeholders"`
 	Tensors      json.RawMessage              `json:"kwargs_data,omitempty"`
+	Metadata     json.RawMessage              `json:"mm_metadata,omitempty"`
 }
 
 // tensorMode is what render gives as kwargs_data.
@@ -24,14 +25,16 @@ const (
 	noTensors               // no kwargs_data
 )
 
-// renderFeatures writes the features of a prompt with media. It fills in their
-// placeholders and tensors.
-func (c *Cluster) renderFeatures(images []image, mode tensorMode) json.RawMessage {
+// renderFeatures writes the features of a prompt with media, with metadata for the
+// first of them. It fills in their placeholders, tensors and metadata.
+func (c *Cluster) renderFeatures(images []image, mode tensorMode, withMetadata int) json.RawMessage {
 	f := features{Hashes: map[string][]string{}, Placeholders: map[string][]json.RawMessage{}}
-	items := map[string][]*string{}
-	if mode == wholeTensors {
-		for i, item := range tensorsOf(images, c.options.TensorBytes) {
-			images[i].tensors = item
+	items, metadata := map[string][]*string{}, map[string][]*string{}
+	whole, small := tensorsOf(images, c.options.TensorBytes)
+	for i := range images {
+		images[i].metadata = small[i]
+		if mode == wholeTensors {
+			images[i].tensors = whole[i]
 		}
 	}
 	for i := range images {
@@ -48,9 +51,17 @@ func (c *Cluster) renderFeatures(images []image, mode tensorMode) json.RawMessag
 			item = nil
 		}
 		items[modality] = append(items[modality], item)
+		less := &small[i]
+		if *less == "" || i >= withMetadata {
+			less = nil
+		}
+		metadata[modality] = append(metadata[modality], less)
 	}
 	if mode != noTensors {
 		f.Tensors = encode(items)
+	}
+	if withMetadata > 0 {
+		f.Metadata = encode(metadata)
 	}
 	return encode(f)
 }
@@ -71,11 +82,18 @@ func readFeatures(o object, tokens int) ([]image, error) {
 	if err != nil {
 		return nil, err
 	}
+	metadata, err := o.modalities("mm_metadata")
+	if err != nil {
+		return nil, err
+	}
 	if err := sameShape("mm_placeholders", placeholders, hashes); err != nil {
 		return nil, err
 	}
-	if o.has("kwargs_data") {
-		if err := sameShape("kwargs_data", tensors, hashes); err != nil {
+	for name, items := range map[string]map[string][]json.RawMessage{"kwargs_data": tensors, "mm_metadata": metadata} {
+		if !o.has(name) {
+			continue
+		}
+		if err := sameShape(name, items, hashes); err != nil {
 			return nil, err
 		}
 	}
@@ -91,6 +109,11 @@ func readFeatures(o object, tokens int) ([]image, error) {
 			}
 			if i < len(tensors[modality]) {
 				if err := im.takeTensors(tensors[modality][i]); err != nil {
+					return nil, err
+				}
+			}
+			if i < len(metadata[modality]) {
+				if err := im.takeMetadata(metadata[modality][i]); err != nil {
 					return nil, err
 				}
 			}
@@ -154,7 +177,19 @@ func (im *image) takeTensors(item json.RawMessage) error {
 	if json.Unmarshal(item, &im.tensors) != nil || !areTensors(im.tensors) {
 		return badValue("features", "features.kwargs_data has an item that cannot be decoded.")
 	}
-	return nil
+	im.stripped = im.isStripped(im.tensors)
+	return im.checkGrid(im.stripped, im.tensors)
+}
+
+// takeMetadata reads the image's item of mm_metadata.
+func (im *image) takeMetadata(item json.RawMessage) error {
+	if string(item) == "null" {
+		return nil
+	}
+	if json.Unmarshal(item, &im.metadata) != nil || !areTensors(im.metadata) {
+		return badValue("features", "features.mm_metadata has an item that cannot be decoded.")
+	}
+	return im.checkGrid(true, im.metadata)
 }
 
 // generatePrompt reads the prompt of a request of the generate route.

@@ -46,7 +46,8 @@ data: [DONE]
 // TestGenerateRefusals has a row for each thing that newer workers refuse.
 func TestGenerateRefusals(t *testing.T) {
 	r := start(t, Options{})
-	item := tensorsOf([]image{{hash: "a", length: 4}}, 8)[0]
+	items, _ := tensorsOf([]image{{hash: "a", length: 4}}, 8)
+	item := items[0]
 	features := func(hashes, places, tensors string) string {
 		return fmt.Sprintf(`{"token_ids":[1,2,3,4],"sampling_params":{},"features":{"mm_hashes":%s,"mm_placeholders":%s,"kwargs_data":%s}}`, hashes, places, tensors)
 	}

@@ -23,6 +23,8 @@ type image struct {
 
 	placeholder json.RawMessage // of features, as it came
 	tensors     string          // the item of kwargs_data; "" is null
+	metadata    string          // the item of mm_metadata, likewise
+	stripped    bool            // tensors has no pixels
 }
 
 // placeholderTokens is how many tokens stand for a medium of so many bytes.

@@ -139,11 +139,12 @@ func (l *leg) readBody() error {
 	if err != nil {
 		return err
 	}
+	l.cluster.mu.Lock()
+	l.cluster.state.BytesIn[l.name] += int64(len(raw))
 	if !l.cluster.options.OmitBodies {
-		l.cluster.mu.Lock()
 		l.record.Body = raw
-		l.cluster.mu.Unlock()
 	}
+	l.cluster.mu.Unlock()
 	var repeated []string
 	l.body, repeated, l.bodyErr = parseObject(withStandIns(raw))
 	l.sampling = l.body

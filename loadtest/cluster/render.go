@@ -49,6 +49,17 @@ func (l *leg) render() error {
 	})))
 }
 
+// withMetadata is for how many of a prompt's images render answers mm_metadata.
+func (l *leg) withMetadata(images int, unwanted bool) int {
+	switch {
+	case unwanted || !l.cluster.options.Metadata || l.fault.NoMetadata:
+		return 0
+	case l.fault.OneMetadata:
+		return min(images, 1)
+	}
+	return images
+}
+
 // rememberRender notes what is rendered, for the legs to come, and returns the
 // features to answer, nil for null.
 func (l *leg) rememberRender(p *prompt) json.RawMessage {
@@ -62,7 +73,7 @@ func (l *leg) rememberRender(p *prompt) json.RawMessage {
 	}
 	var features json.RawMessage
 	if len(p.images) > 0 {
-		features = c.renderFeatures(p.images, mode)
+		features = c.renderFeatures(p.images, mode, l.withMetadata(len(p.images), string(l.body["return_mm_kwargs"]) == "false"))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +81,7 @@ func (l *leg) rememberRender(p *prompt) json.RawMessage {
 	r.rendered, r.tokens = true, tokensKey(p.ids)
 	for _, im := range p.images {
 		known := renderedImage{image: im, ids: p.span(&im), tensorSum: sumOf(im.tensors)}
-		known.tensors = "" // it is large
+		known.tensors = "" // it is large; its metadata is not
 		r.images = append(r.images, known)
 		if im.remote != "" {
 			c.media.rendered.add(im.remote)

@@ -19,6 +19,8 @@ type State struct {
 	Legs     map[string]int `json:"legs"`
 	InFlight map[string]int `json:"in_flight"`
 	Aborted  map[string]int `json:"aborted"`
+	// BytesIn sums the bodies of their requests.
+	BytesIn map[string]int64 `json:"bytes_in"`
 
 	// HeldKV is how many prompts' KV prefill keeps pinned for a decode.
 	HeldKV int `json:"held_kv"`
@@ -63,11 +65,12 @@ type State struct {
 }
 
 func newState() State {
-	return State{Legs: map[string]int{}, InFlight: map[string]int{}, Aborted: map[string]int{}, Violations: []string{}}
+	return State{Legs: map[string]int{}, InFlight: map[string]int{}, Aborted: map[string]int{}, BytesIn: map[string]int64{}, Violations: []string{}}
 }
 
 func (s State) clone() State {
 	s.Legs, s.InFlight, s.Aborted = maps.Clone(s.Legs), maps.Clone(s.InFlight), maps.Clone(s.Aborted)
+	s.BytesIn = maps.Clone(s.BytesIn)
 	s.Violations = slices.Clone(s.Violations)
 	return s
 }

@@ -41,6 +41,21 @@ const rawView = 3
 func (t *tensorItem) encode() []byte {
 	b := make(msgpack, 0, len(t.pixels)+200)
 	b.header(0x80, 2)
+	b.pixelEntry(t)
+	b.gridEntry(t)
+	return b
+}
+
+// metadata is the item without its pixels: what is left for a worker that has the
+// image's embedding.
+func (t *tensorItem) metadata() []byte {
+	var b msgpack
+	b.header(0x80, 1)
+	b.gridEntry(t)
+	return b
+}
+
+func (b *msgpack) pixelEntry(t *tensorItem) {
 	b.text(t.names.large)
 	b.header(0x80, 2)
 	b.text("data")
@@ -58,11 +73,13 @@ func (t *tensorItem) encode() []byte {
 		b.header(0x90, 3)
 		b.integer(slice[0])
 		b.integer(slice[1])
-		b = append(b, 0xc0) // nil: no step
+		*b = append(*b, 0xc0) // nil: no step
 	}
 	b.text("dim")
 	b.integer(0)
+}
 
+func (b *msgpack) gridEntry(t *tensorItem) {
 	b.text(t.names.small)
 	b.header(0x80, 2)
 	b.text("data")
@@ -77,12 +94,12 @@ func (t *tensorItem) encode() []byte {
 	b.header(0x80, 1)
 	b.text("keep_on_cpu")
 	b.truth(t.names.kept)
-	return b
 }
 
 // tensorsOf returns the items of kwargs_data of a prompt's media, with pixels of
-// that many bytes. They are the same for the same media.
-func tensorsOf(images []image, bytes int) []string {
+// that many bytes, and those of mm_metadata, "" for none. They are the same for the
+// same media.
+func tensorsOf(images []image, bytes int) (items, metadata []string) {
 	rows := (bytes + 1) / 2 // of one bfloat16
 	slices := map[string][][2]int{}
 	for i := range images {
@@ -90,7 +107,6 @@ func tensorsOf(images []image, bytes int) []string {
 		n := len(slices[of])
 		slices[of] = append(slices[of], [2]int{n * rows, (n + 1) * rows})
 	}
-	var items []string
 	for i := range images {
 		pixels := make([]byte, 2*rows)
 		noise(images[i].hash, pixels)
@@ -101,8 +117,13 @@ func tensorsOf(images []image, bytes int) []string {
 		}
 		item := tensorItem{namesOf(images[i].modality), []int{rows}, pixels, slices[images[i].modality], grid}
 		items = append(items, base64.StdEncoding.EncodeToString(item.encode()))
+		less := ""
+		if item.names.kept {
+			less = base64.StdEncoding.EncodeToString(item.metadata())
+		}
+		metadata = append(metadata, less)
 	}
-	return items
+	return items, metadata
 }
 
 // noise fills b with bytes that depend on name alone.

@@ -139,7 +139,10 @@ func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 	a.resp, sent.Status, sent.Header = resp, resp.StatusCode, resp.Header
 	a.call.Answered(resp.StatusCode, time.Now())
 	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
-	if !leg.Hold || resp.StatusCode/100 != 2 || !wire.IsEventStream(resp.Header) {
+	switch {
+	case leg.Hold && resp.StatusCode/100 == 2 && wire.IsEventStream(resp.Header):
+	case leg.Spare && byWorker(resp):
+	default:
 		judge(a.permit, resp)
 	}
 	return nil
@@ -161,10 +164,22 @@ func (u *Upstream) take(leg *Leg) (*Permit, error) {
 	return u.breaker.permit()
 }
 
+// isBusy reports whether an answer says that there is no room for the leg now.
+func isBusy(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(wire.HeaderRetryAfter) != ""
+}
+
+// byWorker reports whether an answer is the failure of a worker that has seen the
+// leg.
+func byWorker(resp *http.Response) bool {
+	return resp.StatusCode >= 400 && !isBusy(resp) && resp.Header.Get(wire.HeaderDropReason) == ""
+}
+
 // judge settles an attempt at its response headers. Load is not sickness: 429,
 // and 503 that says when to come back, are no failures.
 func judge(p *Permit, resp *http.Response) {
-	if resp.StatusCode < 500 || resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(wire.HeaderRetryAfter) != "" {
+	if resp.StatusCode < 500 || isBusy(resp) {
 		p.Succeed()
 	} else {
 		p.Fail()

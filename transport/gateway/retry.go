@@ -61,6 +61,8 @@ type failure struct {
 	answered bool
 	// refused: the breaker let no attempt pass.
 	refused bool
+	// worker: a worker that has seen the leg says so, and not because it is busy.
+	worker bool
 }
 
 // why says in a word why the attempt failed.

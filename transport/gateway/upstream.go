@@ -146,6 +146,10 @@ type Leg struct {
 	Journal *journal.Journal
 	// Unjudged leaves the breaker out: the leg passes it and is not reported.
 	Unjudged bool
+	// Spare is for a leg that may fail because of what is in it, and whose caller
+	// then sends another: what a worker answers is not held against the upstream
+	// (see Sent.WorkerFailed, and Blame).
+	Spare bool
 
 	// unread: the answer goes to the client as it is, in an encoding that the
 	// client has asked for.
@@ -198,6 +202,19 @@ func (s *Sent) Reason() string {
 	return s.last.reason
 }
 
+// WorkerFailed reports whether the last attempt failed by the answer of a worker
+// that has seen the leg, and did not turn it away for being busy: a leg that is
+// shaped otherwise may do better.
+func (s *Sent) WorkerFailed() bool { return s.last != nil && s.last.worker }
+
+// Blame counts a failure against the upstream: that of a Spare leg that no other
+// followed.
+func (u *Upstream) Blame() {
+	if u.breaker != nil {
+		u.breaker.broke(u.breaker.era.Load())
+	}
+}
+
 // Call sends a leg whose answer is read whole and must be 200, and returns the
 // answer's body. Errors are *wire.Fault; they hold nothing of the body.
 func (u *Upstream) Call(ctx context.Context, leg Leg) (body []byte, sent Sent, err error) {
@@ -240,8 +257,10 @@ func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 	if leg.Check != nil {
 		if err := leg.Check(body); err != nil {
 			leg.Memory.Refund(int64(cap(body)))
-			a.broke()
-			return nil, &failure{fault: wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err)}
+			if !leg.Spare {
+				a.broke()
+			}
+			return nil, &failure{fault: wire.Faultf(wire.UpstreamFailed, "the answer of %s cannot be used", u.Name).Because(err), worker: true}
 		}
 	}
 	if leg.Scratch {
@@ -281,7 +300,7 @@ func (u *Upstream) refusal(resp *http.Response) *failure {
 	}
 	f.RetryAfter = resp.Header.Get(wire.HeaderRetryAfter)
 	f.DropReason = resp.Header.Get(wire.HeaderDropReason)
-	return &failure{fault: f, reason: statusReason(resp.StatusCode), unreached: f.DropReason != "", after: f.RetryAfter}
+	return &failure{fault: f, reason: statusReason(resp.StatusCode), unreached: f.DropReason != "", after: f.RetryAfter, worker: byWorker(resp)}
 }
 
 // readAll reads an answer of at most so many bytes, and charges what it holds.

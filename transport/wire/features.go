@@ -29,6 +29,9 @@ type Span struct {
 	Kwargs         []byte // a JSON string, or nil
 	Offset, Length int
 	ids            []byte // those that stand for it, as they are in the array
+	// Metadata is a JSON string, or nil: the tensor without what an encoder reads.
+	// It is known of what render has answered.
+	Metadata []byte
 }
 
 // MaxHash is how many bytes the hash of a medium may have. Hashes have 64; longer
@@ -67,7 +70,8 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 		return f, errors.New("features is not an object")
 	}
 	text = trim(text)
-	var hashes, placeholders, kwargs lists
+	var hashes, placeholders, kwargs, metadata lists
+	var metadataMap []byte
 	intoObject(text, 0, func(name []byte, at int) (end int) {
 		switch {
 		case NameIs(name, "mm_hashes"):
@@ -76,6 +80,8 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 			f.Placeholders, end = placeholders.read(text, at)
 		case NameIs(name, "kwargs_data"):
 			f.Kwargs, end = kwargs.read(text, at)
+		case NameIs(name, "mm_metadata") && !strict:
+			metadataMap, end = metadata.read(text, at)
 		default:
 			end = skipValue(text, at)
 		}
@@ -88,8 +94,15 @@ func parseFeatures(text []byte, count int, strict bool) (f Features, err error) 
 			return f, errors.New("mm_hashes, mm_placeholders and kwargs_data must be objects")
 		}
 	}
+	if !IsNull(metadataMap) && !IsObject(metadataMap) {
+		return f, errors.New("mm_metadata is not an object")
+	}
 	for m := range Modalities {
+		before := len(f.Items)
 		if f.Items, err = modality(f.Items, m, hashes[m], placeholders[m], kwargs[m], count); err != nil {
+			return f, err
+		}
+		if err = takeMetadata(f.Items[before:], metadata[m]); err != nil {
 			return f, err
 		}
 	}
@@ -237,6 +250,11 @@ func byName(object []byte) map[string][]byte {
 func (f Features) clone(tensors bool) Features {
 	if len(f.Items) == 0 {
 		f.Items = nil
+	}
+	if !tensors || !f.Tensors() { // without all tensors it is of no use
+		for i := range f.Items {
+			f.Items[i].Metadata = nil
+		}
 	}
 	if !tensors || !f.any() {
 		f.Kwargs = nil

@@ -54,15 +54,15 @@ func rendered(t testing.TB, features string, n int, tensors bool) (Tokens, error
 
 func TestRenderedImages(t *testing.T) {
 	got, err := rendered(t, `{"mm_placeholders" : {"image" : [ { "x":{"offset":9} , "length":1, "offset":2 } , {"offset":2,"length":0},{"offset":0,"length":2}]},
-		"mm_hashes":{"audio":[],"image":["a", "b\/" ,"a"]}, "kwargs_data":{"image":["QQ==",null,""]},"mm_metadata":7}`, 3, true)
+		"mm_hashes":{"audio":[],"image":["a", "b\/" ,"a"]}, "kwargs_data":{"image":["QQ==",null,""]},"mm_unknown":7}`, 3, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &got.Features
 	want := []Span{
-		{Image, []byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":1, "offset":2 }`), []byte(`"QQ=="`), 2, 1, []byte("3")},
-		{Image, []byte(`"b\/"`), []byte(`{"offset":2,"length":0}`), nil, 2, 0, nil},
-		{Image, []byte(`"a"`), []byte(`{"offset":0,"length":2}`), nil, 0, 2, []byte("1,2")},
+		{Image, []byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":1, "offset":2 }`), []byte(`"QQ=="`), 2, 1, []byte("3"), nil},
+		{Image, []byte(`"b\/"`), []byte(`{"offset":2,"length":0}`), nil, 2, 0, nil, nil},
+		{Image, []byte(`"a"`), []byte(`{"offset":0,"length":2}`), nil, 0, 2, []byte("1,2"), nil},
 	}
 	if fmt.Sprintf("%x", f.Items) != fmt.Sprintf("%x", want) {
 		t.Errorf("images\n%s\nwant\n%s", fmt.Sprint(f.Items), fmt.Sprint(want))
@@ -392,9 +392,9 @@ func featuresOracle(text string, count int, strict bool) bool {
 		return false
 	}
 	maps := map[string]map[string]string{}
-	for _, name := range []string{"mm_hashes", "mm_placeholders", "kwargs_data"} {
+	for _, name := range []string{"mm_hashes", "mm_placeholders", "kwargs_data", "mm_metadata"} {
 		v := members[key(name)]
-		if absent(v) {
+		if absent(v) || strict && name == "mm_metadata" { // a client's is the worker's to judge
 			continue
 		}
 		if maps[name] = last(v); maps[name] == nil {
@@ -411,7 +411,7 @@ func featuresOracle(text string, count int, strict bool) bool {
 		apart := map[string]string{}
 		for m := range Modalities {
 			name := key(m.String())
-			if !modalityOracle(h[name], p[name], k[name], count) {
+			if !modalityOracle(h[name], p[name], k[name], count) || !modalityOracle(h[name], p[name], maps["mm_metadata"][name], count) {
 				return false
 			}
 			apart[name] = p[name]
@@ -470,6 +470,8 @@ func FuzzRenderAnswer(f *testing.F) {
 		`{"token_ids":[1],"features":{"mm_hashes":{"x":["h"]}}}`,
 		`{"token_ids":[1,2,3],"features":{"mm_hashes":{"video":["v"],"image":["i"],"audio":["a"]},"mm_placeholders":{"audio":[{"offset":0,"length":1}],"video":[{"offset":1,"length":1}],` +
 			`"image":[{"offset":2,"length":1}]},"kwargs_data":{"image":["QQ=="],"audio":["QQ=="],"video":["QQ=="]}}}`,
+		`{"token_ids":[1,2,3],"features":` + images(2, `,"kwargs_data":{"y":7,"image":["QQ==","Qg=="]},"mm_metadata":{"image":[null,"TQ=="],"x":7}`) + `}`,
+		`{"token_ids":[1,2,3],"features":` + images(1, `,"kwargs_data":{"image":["QQ=="]},"mm_metadata":{"image":["TQ==",null]}`) + `}`,
 	} {
 		f.Add([]byte(answer), 1, true)
 		f.Add([]byte(answer), 2, false)
@@ -550,6 +552,7 @@ func checkRendered(t *testing.T, answer []byte, got Tokens, ids string, count in
 	format, asked := Chat.Format(false, src)
 	if asked {
 		legs = append(legs, Chat.PrefillLeg(src, format, "r", Transfers{KV: Raw("{}")}))
+		checkReduced(t, src, format, count)
 	}
 	for i, im := range got.Features.Items {
 		if im.Modality != media.Modality(i) || !insideOracle(string(im.Placeholder), count) || im.Offset+im.Length > count || im.Hash[0] != '"' {

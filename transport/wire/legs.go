@@ -10,6 +10,8 @@ type Source struct {
 	Body   *Body
 	Media  *Media // of a chat request, or nil
 	Tokens Tokens
+	// Reduced, if set, are the tensors of a prefill by token ids, instead of render's.
+	Reduced *Reduced
 }
 
 // Source returns what legs are shaped from: the client's body, its prompt, and
@@ -227,8 +229,13 @@ func (p *Protocol) prefillByTokens(s Source, requestID string, t Transfers) Payl
 	e.copy(s.Body, "model")
 	e.Set("token_ids", Text{s.Tokens.IDs})
 	if f := &s.Tokens.Features; f.any() {
-		e.Set("features", Text{[]byte(`{"mm_hashes":`), f.Hashes, []byte(`,"mm_placeholders":`), f.Placeholders,
-			[]byte(`,"kwargs_data":`), f.Kwargs, closeBrace})
+		t := Text{[]byte(`{"mm_hashes":`), f.Hashes, []byte(`,"mm_placeholders":`), f.Placeholders}
+		if s.Reduced != nil {
+			t = s.Reduced.appendTo(t)
+		} else {
+			t = append(t, []byte(`,"kwargs_data":`), f.Kwargs)
+		}
+		e.Set("features", append(t, closeBrace))
 	}
 	t.sampling(e, true)
 	e.SetRaw("stream", "false")
