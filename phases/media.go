@@ -70,9 +70,7 @@ type mediaPhase struct {
 
 // NewMedia builds a replace-media-urls phase.
 func NewMedia(deps Deps, params Params) (Phase, error) {
-	p := MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, CacheTTL: 5 * time.Minute,
-		MaxDownloadSize: 10, MaxAudioDownloadSize: 25, MaxVideoDownloadSize: 50,
-		AllowedImageContentTypes: media.DefaultTypes(wire.Image), AllowedAudioContentTypes: media.DefaultTypes(wire.Audio), AllowedVideoContentTypes: media.DefaultTypes(wire.Video)}
+	p := DefaultMediaParams()
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}

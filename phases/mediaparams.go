@@ -2,10 +2,20 @@ package phases
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/media"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
+
+// DefaultMediaParams returns the parameters of a step that says nothing.
+func DefaultMediaParams() MediaParams {
+	return MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, CacheTTL: 5 * time.Minute,
+		MaxDownloadSize: 10, MaxAudioDownloadSize: 25, MaxVideoDownloadSize: 50,
+		AllowedImageContentTypes: media.DefaultTypes(wire.Image),
+		AllowedAudioContentTypes: media.DefaultTypes(wire.Audio),
+		AllowedVideoContentTypes: media.DefaultTypes(wire.Video)}
+}
 
 // check refuses values that make no sense.
 func (p *MediaParams) check(params Params) error {

@@ -151,7 +151,7 @@ func TestText(t *testing.T) {
 		t.Errorf("%+v", r.Refused)
 	}
 	wantRun(t, r, "render conditional-decode prefill decode", "render conditional-decode prefill decode")
-	for phase, want := range map[string]string{stepMedia: "the request has no images", stepEncode: "the request has no images", stepConditional: "assumed: it has not"} {
+	for phase, want := range map[string]string{stepMedia: "the request has no media", stepEncode: "the request has no media", stepConditional: "assumed: it has not"} {
 		if why := r.why(phase); !strings.Contains(why, want) {
 			t.Errorf("%s: %s", phase, why)
 		}
@@ -221,7 +221,7 @@ func TestOneImageInlined(t *testing.T) {
 	if body := encode.compact(t); !strings.Contains(body, want) || !strings.Contains(body, `"mm_hashes":{"image":["placeholder-hash-1"]}`) {
 		t.Errorf("%s", body)
 	}
-	if !slices.Equal(r.Legs[3].Placeholders, []string{"token ids", "hashes and places of images", "ec_transfer_params: descriptors of encode"}) {
+	if !slices.Equal(r.Legs[3].Placeholders, []string{"token ids", "hashes and places of media", "ec_transfer_params: descriptors of encode"}) {
 		t.Errorf("%q", r.Legs[3].Placeholders)
 	}
 }
@@ -243,8 +243,28 @@ func TestImagesByURLAreNotFetched(t *testing.T) {
 		if body := leg.compact(t); leg.Name != stepEncode || !strings.Contains(body, name+", which is not fetched)") || !strings.Contains(body, fmt.Sprintf("placeholder-hash-%d", i+1)) {
 			t.Errorf("%s %s", leg.Name, body)
 		}
-		if !slices.Contains(leg.Placeholders, "images that the client names by URL") {
+		if !slices.Contains(leg.Placeholders, "media that the client names by URL") {
 			t.Errorf("%q", leg.Placeholders)
+		}
+	}
+}
+
+// TestMediaOfAllModalities: of those by URL a placeholder of each modality is sent.
+func TestMediaOfAllModalities(t *testing.T) {
+	r := explained(t, "use_openai_format = false\n", Request{Body: chat(`[{"type":"video_url","video_url":{"url":"https://v.invalid/v.mp4"}},` +
+		`{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}},` + imagePart("https://v.invalid/v.mp4") + `]`)})
+	wantRun(t, r, "replace-media-urls render conditional-decode encode prefill decode", "render conditional-decode encode encode encode prefill decode")
+	if why := r.why(stepMedia); why != "3 media to check: 1 inlined, 2 by URL (2 distinct ones to download, here replaced by placeholders)" {
+		t.Error(why)
+	}
+	for i, want := range []string{"video", "audio", "image"} {
+		if body := r.Legs[2+i].compact(t); !strings.Contains(body, fmt.Sprintf(`"mm_hashes":{"%s":["placeholder-hash-%d"]}`, want, i+1)) {
+			t.Errorf("%s: %s", want, body)
+		}
+	}
+	for _, key := range []string{"max_download_size", "max_audio_download_size", "max_video_download_size"} {
+		if !slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Key == key }) {
+			t.Errorf("no limit %s", key)
 		}
 	}
 }
@@ -263,7 +283,7 @@ func TestCompletions(t *testing.T) {
 	if decode := r.Legs[3]; decode.Query != "x=1&api_key=(masked)" || !strings.Contains(decode.compact(t), `"prompt":[9990000]`) {
 		t.Errorf("%+v %s", decode, decode.Body)
 	}
-	if !slices.Equal(r.Removed, []string{"kv_transfer_params"}) || r.why(stepEncode) != "completions have no images" {
+	if !slices.Equal(r.Removed, []string{"kv_transfer_params"}) || r.why(stepEncode) != "completions have no media" {
 		t.Errorf("%q %s", r.Removed, r.why(stepEncode))
 	}
 }
@@ -300,7 +320,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"no JSON", Request{Body: []byte(`{"model"`)}, 400, "invalid_json", ""},
 		{"a prompt of no kind", Request{Route: "/v1/completions", Body: []byte(`{"prompt":{}}`)}, 400, "invalid_prompt", ""},
-		{"media that are not served", Request{Body: chat(`[{"type":"video_url","video_url":{"url":"https://v.invalid"}}]`)}, 400, "invalid_media", ""},
+		{"media that are not served", Request{Body: chat(`[{"type":"video_embeds","video_embeds":"AAAA"}]`)}, 400, "invalid_media", ""},
 		{"an image that is none", Request{Body: chat(`[` + imagePart("data:image/png;base64,*") + `]`)}, 400, "invalid_media", "replace-media-urls"},
 		{"too many images", Request{Body: chat(`[` + strings.Join([]string{image, image, image, image}, ",") + `]`)}, 400, "limit_exceeded", "replace-media-urls"},
 		{"too large", Request{Body: large}, 413, "request_too_large", ""},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // limits lists the bounds that apply to the request, as the operator has set
@@ -96,9 +97,9 @@ func (o *observed) stepLimits(l *list, kind string) {
 	case stepMedia:
 		m := o.media
 		l.add(kind, "max_multimodal_entries", count(m.MaxMultimodalEntries), fmt.Sprintf("this request: %d", o.prompt.Media.Len()))
-		l.add(kind, "max_download_size", fmt.Sprintf("%d MB", m.MaxDownloadSize), "of one image, inlined ones too")
+		o.sizeLimits(l)
 		if o.byURL > 0 {
-			l.add(kind, "download_timeout", m.DownloadTimeout.String(), "of one image, redirects included")
+			l.add(kind, "download_timeout", m.DownloadTimeout.String(), "of one medium, redirects included")
 			l.add(kind, "max_concurrent_downloads", fmt.Sprint(m.MaxConcurrentDownloads), fmt.Sprintf("this request: %d to download", len(o.pictures)))
 			l.add(kind, "allowed_domains", cmp.Or(strings.Join(m.AllowedDomains, ", "), "any"), "not checked here")
 		}
@@ -110,6 +111,28 @@ func (o *observed) stepLimits(l *list, kind string) {
 		l.add(kind, "timeout", orNone(o.conditional, "decode's: "+o.real.Gateway.TimeoutOf(stepDecode).String()), "never sent again")
 	case stepPrefill:
 		l.add(kind, "pipeline.kv_lease", o.real.Pipeline.KVLease.String(), "from prefill's answer to decode's dispatch, if the KV is handed over")
+	}
+}
+
+// sizeLimits lists how large media may be, of the modalities that the request has.
+func (o *observed) sizeLimits(l *list) {
+	m := o.media
+	key, size := "max_download_size", m.MaxDownloadSize
+	if m.MaxImageDownloadSize > 0 {
+		key, size = "max_image_download_size", m.MaxImageDownloadSize
+	}
+	for modality, limit := range [wire.Modalities]struct {
+		key  string
+		size int
+		of   string
+	}{
+		wire.Image: {key, size, "of one image, inlined ones too"},
+		wire.Audio: {"max_audio_download_size", m.MaxAudioDownloadSize, "of one audio file, inlined ones too"},
+		wire.Video: {"max_video_download_size", m.MaxVideoDownloadSize, "of one video, inlined ones too"},
+	} {
+		if o.prompt.Media.Count(wire.Modality(modality)) > 0 {
+			l.add(stepMedia, limit.key, fmt.Sprintf("%d MB", limit.size), limit.of)
+		}
 	}
 }
 

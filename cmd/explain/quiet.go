@@ -32,7 +32,7 @@ type quiet struct {
 
 // Defaults of the steps' parameters that are shown.
 var (
-	mediaDefaults  = phases.MediaParams{DownloadTimeout: 10 * time.Second, MaxConcurrentDownloads: 10, MaxDownloadSize: 10, CacheTTL: 5 * time.Minute}
+	mediaDefaults  = phases.DefaultMediaParams()
 	renderDefaults = phases.RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256}
 )
 

@@ -53,12 +53,11 @@ func (o *observed) ran(kind string) (ran bool, code string) {
 
 // whyRun says what a step that runs is for.
 func (o *observed) whyRun(kind string) string {
-	images := o.prompt.Media.Len()
 	switch kind {
 	case stepAsync:
 		return o.queue.why(o.async.ModeHeader)
 	case stepMedia:
-		why := fmt.Sprintf("%s to check: %d inlined, %d by URL", plural(images, "image"), images-o.byURL, o.byURL)
+		why := fmt.Sprintf("%s to check: %d inlined, %d by URL", o.mediaOf(o.prompt.Media.Len(), ""), o.prompt.Media.Len()-o.byURL, o.byURL)
 		if o.byURL > 0 {
 			why += fmt.Sprintf(" (%s to download, here replaced by placeholders)", plural(len(o.pictures), "distinct one"))
 		}
@@ -68,7 +67,7 @@ func (o *observed) whyRun(kind string) string {
 	case stepConditional:
 		return "a decode worker may have the prompt in its cache (assumed: it has not, and answers 412)"
 	case stepEncode:
-		return plural(o.count(stepEncode), "distinct image") + ", one leg for each"
+		return o.mediaOf(o.count(stepEncode), "distinct ") + ", one leg for each"
 	case stepPrefill:
 		return "a prefill worker computes the KV of the prompt; a place in the pool decode is taken first"
 	case stepDecode:
@@ -109,11 +108,11 @@ func (o *observed) whySkipped(kind string) string {
 	case kind == stepMedia || kind == stepEncode:
 		switch o.protocol {
 		case wire.Completions:
-			return "completions have no images"
+			return "completions have no media"
 		case wire.Generate:
-			return "images of the generate API come rendered, and prefill encodes them"
+			return "media of the generate API come rendered, and prefill encodes them"
 		}
-		return "the request has no images"
+		return "the request has no media"
 	}
 	return "it has no work for this request"
 }
@@ -135,6 +134,17 @@ func bypass(code string) string {
 	return code
 }
 
+// mediaOf counts media of the request: as images if it has no others.
+func (o *observed) mediaOf(n int, what string) string {
+	switch m := o.prompt.Media; {
+	case m.Count(wire.Image) == m.Len():
+		return plural(n, what+"image")
+	case n == 1:
+		return "1 " + what + "medium"
+	}
+	return fmt.Sprintf("%d %smedia", n, what)
+}
+
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -146,7 +156,7 @@ func plural(n int, what string) string {
 func (o *observed) assumed(r *Report) []string {
 	all := []string{"nothing is called: each upstream is up, its breaker closed, its pool's queue empty, and takes its leg (a worker may refuse what the coordinator passes on)"}
 	if o.byURL > 0 {
-		all = append(all, plural(o.byURL, "image")+" by URL can be fetched, and may be by the rules of the step: neither was tried, and a pixel stands in for each")
+		all = append(all, o.mediaOf(o.byURL, "")+" by URL can be fetched, and may be by the rules of the step: neither was tried, and a placeholder stands in for each")
 	}
 	if ran, _ := o.ran(stepRender); ran {
 		all = append(all, fmt.Sprintf("the limits of render are judged by the fewest tokens that such a prompt can have: %d", 1+o.prompt.Media.Len()))

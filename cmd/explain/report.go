@@ -179,7 +179,7 @@ func (o *observed) placeholders(l *seen) (found []string) {
 	has := func(text string) bool { return bytes.Contains(l.body, []byte(text)) }
 	for _, p := range []struct{ mark, name string }{
 		{fmt.Sprint(firstID), "token ids"},
-		{`"` + hashPrefix, "hashes and places of images"},
+		{`"` + hashPrefix, "hashes and places of media"},
 		{`"` + tensorText, "rendered tensors (kwargs_data)"},
 		{`"` + encodeHost + `"`, "ec_transfer_params: descriptors of encode"},
 		{`"` + engineID + `"`, "kv_transfer_params: the hand-off of prefill"},
@@ -194,7 +194,7 @@ func (o *observed) placeholders(l *seen) (found []string) {
 func (o *observed) picturesIn(body []byte) []string {
 	for uri := range o.pictures {
 		if bytes.Contains(body, []byte(uri)) {
-			return []string{"images that the client names by URL"}
+			return []string{"media that the client names by URL"}
 		}
 	}
 	return nil

@@ -42,8 +42,8 @@ type seen struct {
 	host, method, path, query string
 	header                    http.Header
 	body                      []byte
-	// profile is that of a leg to the gateway; image is the number of the one that
-	// an encode leg is about.
+	// profile is that of a leg to the gateway; image is the number of the
+	// medium that an encode leg is about.
 	profile string
 	image   int
 }
@@ -69,7 +69,7 @@ func (s *standIn) close() {
 }
 
 // legs returns what was asked. Those of encode come in any order: they are put in
-// that of their images.
+// that of their media.
 func (s *standIn) legs() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Placeholders of what the upstreams would answer. They are as few as there can
 // be, so that whatever limit they are over the real ones are over too.
 const (
-	firstID     = 9990000 // of the prompt; the images' follow
+	firstID     = 9990000 // of the prompt; those of media follow
 	hashPrefix  = "placeholder-hash-"
 	engineID    = "placeholder-engine"
 	tensorText  = "placeholder-tensor-"
@@ -131,28 +131,29 @@ func (l *seen) answer() []byte {
 	return []byte(emptyAnswer)
 }
 
-// rendered is a prompt of one token, and one more for each image. Equal images
+// rendered is a prompt of one token, and one more for each medium. Equal media
 // have equal hashes.
 func (l *seen) rendered() []byte {
-	urls := imagesOf(l.path, l.body)
-	var ids, hashes, places, tensors []string
+	media := mediaOf(l.path, l.body)
+	var ids []string
+	var hashes, places, tensors [wire.Modalities][]string
 	ids = append(ids, fmt.Sprint(firstID))
 	known := map[string]int{}
-	for i, url := range urls {
-		if known[url] == 0 {
-			known[url] = len(known) + 1
+	for i := range media.Len() {
+		m, what := media.Modality(i), media.Modality(i).String()+string(media.URL(i))
+		if known[what] == 0 {
+			known[what] = len(known) + 1
 		}
-		n := known[url]
+		n := known[what]
 		ids = append(ids, fmt.Sprint(firstID+n))
-		hashes = append(hashes, fmt.Sprintf(`"%s%d"`, hashPrefix, n))
-		places = append(places, fmt.Sprintf(`{"offset":%d,"length":1}`, i+1))
-		tensors = append(tensors, fmt.Sprintf(`"%s%d"`, tensorText, n))
+		hashes[m] = append(hashes[m], fmt.Sprintf(`"%s%d"`, hashPrefix, n))
+		places[m] = append(places[m], fmt.Sprintf(`{"offset":%d,"length":1}`, i+1))
+		tensors[m] = append(tensors[m], fmt.Sprintf(`"%s%d"`, tensorText, n))
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"token_ids":[%s]`, strings.Join(ids, ","))
-	if len(urls) > 0 {
-		fmt.Fprintf(&b, `,"features":{"mm_hashes":{"image":[%s]},"mm_placeholders":{"image":[%s]},"kwargs_data":{"image":[%s]}}`,
-			strings.Join(hashes, ","), strings.Join(places, ","), strings.Join(tensors, ","))
+	if media.Len() > 0 {
+		fmt.Fprintf(&b, `,"features":{"mm_hashes":%s,"mm_placeholders":%s,"kwargs_data":%s}`, byModality(hashes), byModality(places), byModality(tensors))
 	}
 	b.WriteByte('}')
 	if l.path == wire.Completions.RenderPath {
@@ -161,8 +162,19 @@ func (l *seen) rendered() []byte {
 	return b.Bytes()
 }
 
-// imagesOf returns the URLs of the images in a render leg.
-func imagesOf(path string, body []byte) (urls []string) {
+// byModality is a map of features, of the modalities that there are.
+func byModality(items [wire.Modalities][]string) string {
+	var all []string
+	for m, of := range items {
+		if len(of) > 0 {
+			all = append(all, fmt.Sprintf(`"%s":[%s]`, wire.Modality(m), strings.Join(of, ",")))
+		}
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+// mediaOf returns the media in a render leg, nil if there are none.
+func mediaOf(path string, body []byte) *wire.Media {
 	parsed, err := wire.ParseBody(body)
 	if err != nil || path != wire.Chat.RenderPath {
 		return nil
@@ -171,15 +183,12 @@ func imagesOf(path string, body []byte) (urls []string) {
 	if err != nil {
 		return nil
 	}
-	for i := range prompt.Media.Len() {
-		urls = append(urls, string(prompt.Media.URL(i)))
-	}
-	return urls
+	return prompt.Media
 }
 
 var hashInBody = regexp.MustCompile(hashPrefix + `(\d+)`)
 
-// hashNumber is the number of the image that a leg is about, or 0.
+// hashNumber is the number of the medium that a leg is about, or 0.
 func hashNumber(body []byte) (n int) {
 	if m := hashInBody.FindSubmatch(body); m != nil {
 		n, _ = strconv.Atoi(string(m[1])) // digits

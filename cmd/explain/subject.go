@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/llm-coordinator/coordinator/conf"
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -41,11 +42,11 @@ type subject struct {
 	removed []string
 	// header is what is sent: the client's, and what a client's library would add.
 	header http.Header
-	// sent is the body with placeholders for the images that would be downloaded.
+	// sent is the body with placeholders for the media that would be downloaded.
 	sent []byte
 	// pictures are these placeholders, as data URIs, and what they stand for.
 	pictures map[string]string
-	byURL    int // images that have one
+	byURL    int // media that have one
 }
 
 func newSubject(cfg *conf.Config, req Request) (*subject, error) {
@@ -132,27 +133,39 @@ func removed(text []byte, before, after *wire.Body) (names []string) {
 }
 
 // inline puts a placeholder in the place of each URL that would be downloaded:
-// one for all that are the same, as they would be the same image.
+// one for all that are the same, as they would be the same medium.
 func (s *subject) inline(body *wire.Body) {
 	m := s.prompt.Media
 	uris, known := make([][]byte, m.Len()), map[string][]byte{}
 	for i := range uris {
-		if wire.IsDataURI(m.URL(i)) {
+		if m.Format(i) != nil || wire.IsDataURI(m.URL(i)) {
 			continue
 		}
 		s.byURL++
 		text, _ := wire.Unquote(m.URL(i))
-		if known[text] == nil {
-			uri := picture(len(known))
-			known[text], _ = json.Marshal(uri) // a string: it cannot fail
+		asked := m.Modality(i).String() + " " + text
+		if known[asked] == nil {
+			uri := placeholder(m.Modality(i), len(known))
+			known[asked], _ = json.Marshal(uri) // a string: it cannot fail
 			s.pictures[uri] = fmt.Sprintf("(placeholder of %s, which is not fetched)", maskURL(text))
 		}
-		uris[i] = known[text]
+		uris[i] = known[asked]
 	}
 	if s.byURL > 0 {
 		src := s.protocol.Source(body, s.prompt, m.Inline(uris), wire.Tokens{})
 		s.sent = s.protocol.RenderLeg(src).Append(nil)
 	}
+}
+
+// placeholder is the n-th of many different media of a modality, as a data URI.
+func placeholder(m wire.Modality, n int) string {
+	switch m {
+	case wire.Audio:
+		return cluster.MediaURI(fmt.Sprint(n, ".wav"), 0)
+	case wire.Video:
+		return cluster.MediaURI(fmt.Sprint(n, ".mp4"), 0)
+	}
+	return picture(n)
 }
 
 // picture is the n-th of many different images of one pixel, as a data URI.

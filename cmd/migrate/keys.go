@@ -52,7 +52,7 @@ var stepKeys = map[string][]key{
 	"replace-media-urls": {
 		{name: "download_timeout", kind: positive, absent: defaultHere("download_timeout", "10s")},
 		{name: "max_concurrent_downloads", kind: integer, absent: defaultHere("max_concurrent_downloads", "10, of one request")},
-		{name: "max_multimodal_entries", kind: integer, note: notes("here 0 is no limit; images only"), absent: defaultHere("max_multimodal_entries", "0, no limit")},
+		{name: "max_multimodal_entries", kind: integer, note: notes("here 0 is no limit"), absent: defaultHere("max_multimodal_entries", "0, no limit")},
 	},
 	"render": {
 		{name: "address", kind: address},
@@ -86,8 +86,8 @@ var stepNotes = map[string][]string{
 		"clients send those, set mode_header, tenant_header and timeout_header. docs/async.md says what the broker has to agree on.",
 	},
 	"replace-media-urls": {
-		"Here only images are served, of at most 10 MB each (max_download_size), and fetched from public addresses only:",
-		"allowed_networks lets others in, allowed_domains narrows them. Audio and video are refused. Proxies are ignored.",
+		"Here images have at most 10 MB each, audio 25 and videos 50 (max_image_download_size and its like), inlined ones too,",
+		"and are fetched from public addresses only: allowed_networks lets others in, allowed_domains narrows them. Proxies are ignored.",
 	},
 	"conditional-decode": {"timeout is new: of the probe; without it decode's"},
 	"prefill":            {"release_on_abort is new: KV that no decode will fetch is let go of, with kv-nixl"},

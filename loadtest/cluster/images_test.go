@@ -55,8 +55,14 @@ func (p *renderedPrompt) hashes() []string { return p.Features.Hashes["image"] }
 // span is the place of an image among the token ids.
 func (p *renderedPrompt) span(t *testing.T, i int) (ids []int, length int) {
 	t.Helper()
+	return p.spanOf(t, "image", i)
+}
+
+// spanOf is span for a modality.
+func (p *renderedPrompt) spanOf(t *testing.T, modality string, i int) (ids []int, length int) {
+	t.Helper()
 	var at struct{ Offset, Length int }
-	if err := json.Unmarshal(p.Features.Placeholders["image"][i], &at); err != nil {
+	if err := json.Unmarshal(p.Features.Placeholders[modality][i], &at); err != nil {
 		t.Fatal(err)
 	}
 	return p.TokenIDs[at.Offset : at.Offset+at.Length], at.Length
