@@ -19,7 +19,7 @@ import (
 // and 11), never from what the code does. There is a directory for each client body:
 //
 //	client.json                   what the client sent
-//	inlined.json                  for each image what replaces its URL, if there were downloads
+//	inlined.json                  for each medium what replaces its URL, null for what is not downloaded
 //	rendered.json                 the render service's answer
 //	answers-encode.json           the answers of the encode workers
 //	answer-handoff, answer-none   prefill's answer with and without a hand-off
@@ -69,6 +69,9 @@ var goldenClients = []struct {
 	{"chat-images", wire.Chat, append([]string{"encode-0-tokens", "encode-0-tokens-generate", "encode-1-tokens", "encode-1-tokens-generate"}, imageLegs...)},
 	{"chat-image-kwargs", wire.Chat, []string{"render", "encode-0-tokens", "encode-0-tokens-generate", "probe-tokens", "prefill-nixl-tokens",
 		"prefill-nixl-tokens-generate", "decode-nixl-tokens-handoff", "release-nixl-tokens"}},
+	{"chat-media", wire.Chat, []string{"render", "probe-tokens", "encode-0-tokens", "encode-0-tokens-generate", "encode-1-tokens", "encode-1-tokens-generate",
+		"encode-2-tokens", "encode-2-tokens-generate", "encode-3-tokens", "encode-3-tokens-generate",
+		"prefill-nixl-tokens-ec", "prefill-nixl-tokens-generate-ec", "decode-nixl-tokens-handoff"}},
 	{"generate", wire.Generate, append([]string{"release-nixl"}, generateLegs...)},
 	{"generate-bare", wire.Generate, append([]string{"release-nixl"}, generateLegs...)},
 	{"generate-features", wire.Generate, generateLegs},
@@ -174,7 +177,13 @@ func goldenSource(t *testing.T, dir string, proto *wire.Protocol, body *wire.Bod
 	var inlined *wire.Media
 	if text := golden(t, dir, "inlined"); text != nil {
 		var uris [][]byte
-		wire.EachElement(text, func(uri []byte) bool { uris = append(uris, uri); return true })
+		wire.EachElement(text, func(uri []byte) bool {
+			if wire.IsNull(uri) {
+				uri = nil
+			}
+			uris = append(uris, uri)
+			return true
+		})
 		if len(uris) != prompt.Media.Len() {
 			t.Fatalf("%d images are found, want %d", prompt.Media.Len(), len(uris))
 		}
