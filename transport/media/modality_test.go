@@ -19,7 +19,9 @@ func ebml(docType string, long bool) string {
 	return "\x1a\x45\xdf\xa3" + string([]byte{0x80 | byte(len(elements))}) + elements
 }
 
-func ogg(codec string) string { return "OggS\x00\x02" + strings.Repeat("\x00", 20) + "\x01\x1e" + codec }
+func ogg(codec string) string {
+	return "OggS\x00\x02" + strings.Repeat("\x00", 20) + "\x01\x1e" + codec
+}
 
 // TestTypesOfAudioAndVideo: the bytes decide, and what for they were asked.
 func TestTypesOfAudioAndVideo(t *testing.T) {
