@@ -17,7 +17,7 @@ import (
 func TestAnnotatedConfigurationIsWhole(t *testing.T) {
 	params := map[string]any{"render": phases.RenderParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{},
 		"replace-media-urls": phases.MediaParams{}, "encode": phases.EncodeParams{}, "conditional-decode": phases.ConditionalParams{},
-		"async-broker": phases.AsyncBrokerParams{}}
+		"async-broker": phases.AsyncBrokerParams{}, "prefill-decode": phases.PrefillDecodeParams{}}
 	for _, step := range phases.Types() {
 		p, ok := params[step]
 		if !ok {

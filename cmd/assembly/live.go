@@ -95,6 +95,12 @@ func (c *Coordinator) routes() (routes []route, err error) {
 			add(wire.Chat.Path, false)
 			add(wire.Completions.Path, false)
 			add(wire.GeneratePath, openAI)
+		case stepPair:
+			for _, profile := range []string{stepPrefill, stepDecode} {
+				for _, path := range []string{wire.Chat.Path, wire.Completions.Path} {
+					routes = append(routes, route{profile, path, false})
+				}
+			}
 		case stepDecode:
 			add(wire.Chat.Path, false)
 			add(wire.Completions.Path, false)

@@ -12,6 +12,7 @@ const (
 	stepEncode      = "encode"
 	stepPrefill     = "prefill"
 	stepDecode      = "decode"
+	stepPair        = "prefill-decode"
 )
 
 // unready returns why hardly any request could be served now, or "".
@@ -36,6 +37,9 @@ func neededOf(p *phases.Pipeline, upstreams []*gateway.Upstream) (needed []*gate
 			break
 		}
 		names[name] = name != stepEncode
+		if name == stepPair {
+			names[stepPrefill] = true
+		}
 	}
 	for _, u := range upstreams {
 		if names[u.Name] {

@@ -27,7 +27,7 @@ shutdown_timeout = "500ms"
 [gateway]
 address = %[1]q
 [pipeline]
-kv_connector = "kv-nixl"
+kv_connector = %[3]q
 ec_connector = "ec-nixl"
 %[2]s[[pipeline.steps]]
 type = "replace-media-urls"
@@ -37,11 +37,14 @@ type = "render"
 params = { address = %[1]q }
 [[pipeline.steps]]
 type = "encode"
-[[pipeline.steps]]
-type = "prefill"
-[[pipeline.steps]]
-type = "decode"
-`
+%[4]s`
+
+// demoSteps are the last steps of a demo, by the kv connector of its workers.
+var demoSteps = map[string]string{
+	cluster.KVNixl: "[[pipeline.steps]]\ntype = \"prefill\"\n[[pipeline.steps]]\ntype = \"decode\"\n",
+	cluster.KVSGLang: "[[pipeline.steps]]\ntype = \"prefill-decode\"\n" +
+		"params = { bootstrap_from = \"reserve\", bootstrap_header = \"x-prefill-worker\" }\n",
+}
 
 // demo runs a coordinator and a simulated cluster in one process.
 func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
@@ -49,12 +52,17 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 	addr := fs.String("addr", "127.0.0.1:8080", "`address` for clients; a free port is taken if it is in use")
 	ops := fs.String("admin", "127.0.0.1:9090", "`address` for operators; a free port is taken if it is in use")
 	interval := fs.Duration("token-interval", 60*time.Millisecond, "pause between two tokens")
+	kv := fs.String("kv", cluster.KVNixl, "kv `connector` of the workers: kv-nixl or kv-sglang")
 	async := fs.Bool("async", false, "serve requests that may wait too (docs/async.md), with a small broker")
 	redis := fs.String("redis", "", "`URL` of a Redis for -async, instead of one in this process")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	workers := cluster.New(cluster.Options{TokenInterval: *interval, EncodeDelay: 10 * time.Millisecond, PrefillDelay: 20 * time.Millisecond})
+	steps, ok := demoSteps[*kv]
+	if !ok {
+		return fmt.Errorf("-kv: there is no demo of %q: kv-nixl or kv-sglang", *kv)
+	}
+	workers := cluster.New(cluster.Options{KV: *kv, TokenInterval: *interval, EncodeDelay: 10 * time.Millisecond, PrefillDelay: 20 * time.Millisecond})
 	defer workers.Close()
 	if err := workers.Start("127.0.0.1:0"); err != nil {
 		return err
@@ -64,7 +72,7 @@ func demo(ctx context.Context, args, environ []string, stdout, stderr io.Writer)
 		return err
 	}
 	defer room.close()
-	cfg, err := conf.Parse("demo", fmt.Appendf(nil, demoConfig, workers.URL(), room.step()), environ)
+	cfg, err := conf.Parse("demo", fmt.Appendf(nil, demoConfig, workers.URL(), room.step(), *kv, steps), environ)
 	if err != nil {
 		return err
 	}

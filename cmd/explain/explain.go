@@ -48,7 +48,7 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	if err != nil {
 		return nil, err
 	}
-	upstreams := startStandIn(cfg.Gateway.ProfileHeader)
+	upstreams := startStandIn(cfg.Gateway.ProfileHeader, quiet.worker)
 	defer upstreams.close()
 	var waiting queue
 	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial, OpenBroker: waiting.open,

@@ -161,7 +161,7 @@ func (o *observed) upstreamLimits(l *list, name string) {
 		note = "it is never sent again"
 	case o.protocol == nil:
 		note = "only if it went out on a kept connection that turned out to be dead"
-	case name == stepDecode:
+	case name == stepDecode || name == stepPrefill && o.pair:
 		note = "only if no worker can have begun it; " + fmt.Sprintf("waits of up to %v, doubled up to %v", r.BaseDelay, r.MaxDelay)
 		if o.count(stepPrefill) > 0 {
 			note += "; after another failure the request starts again, once"

@@ -25,6 +25,10 @@ type quiet struct {
 	media       phases.MediaParams
 	async       phases.AsyncBrokerParams
 	conditional time.Duration
+	// pair: prefill and decode are sent at once. worker is the header by which the
+	// gateway names the prefill worker; "" is none.
+	pair   bool
+	worker string
 	// secret are the headers that the operator adds, by the host that gets them:
 	// where each comes from.
 	secret map[string]map[string]string
@@ -71,6 +75,14 @@ func (q *quiet) step(into *conf.Step, step conf.Step) error {
 		var p phases.ConditionalParams
 		err := step.Params.Decode(&p)
 		q.conditional = p.Timeout
+		return err
+	case stepPair:
+		var p phases.PrefillDecodeParams
+		err := step.Params.Decode(&p)
+		q.pair, q.worker = true, p.BootstrapHeader
+		if name, ok := strings.CutPrefix(p.BootstrapFrom, "header:"); ok {
+			q.worker = name
+		}
 		return err
 	case stepRender:
 		if err := step.Params.Decode(&q.render); err != nil {

@@ -70,6 +70,8 @@ func (o *observed) whyRun(kind string) string {
 		return o.mediaOf(o.count(stepEncode), "distinct ") + ", one leg for each"
 	case stepPrefill:
 		return "a prefill worker computes the KV of the prompt; a place in the pool decode is taken first"
+	case stepPair:
+		return "a prefill worker computes the KV of the prompt while a decode worker waits for it, and writes the answer; a place in each of their pools is taken first"
 	case stepDecode:
 		if o.localKV != "" {
 			return "a decode worker serves the request alone: it computes the prompt itself"
@@ -101,7 +103,7 @@ func (o *observed) whySkipped(kind string) string {
 			return o.queue.why(o.async.ModeHeader)
 		}
 		return "the request does not say that it may wait"
-	case o.localKV != "" && (kind == stepConditional || kind == stepEncode || kind == stepPrefill):
+	case o.localKV != "" && !o.pair && (kind == stepConditional || kind == stepEncode || kind == stepPrefill):
 		return local
 	case kind == stepRender && o.prompt.Given.Known():
 		return "the client has sent the prompt as token ids"

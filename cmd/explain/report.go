@@ -165,6 +165,8 @@ func (o *observed) legName(l *seen) string {
 		return wire.Passthrough.Name
 	case l.host == renderHost:
 		return stepRender
+	case l.header.Get("Prefer") != "" && l.profile == stepPrefill:
+		return "reserve"
 	case l.header.Get("Prefer") != "":
 		return stepConditional
 	}
@@ -182,6 +184,8 @@ func (o *observed) placeholders(l *seen) (found []string) {
 		{`"` + hashPrefix, "hashes and places of media"},
 		{`"` + tensorText, "rendered tensors (kwargs_data)"},
 		{`"` + encodeHost + `"`, "ec_transfer_params: descriptors of encode"},
+		{`"bootstrap_host":"` + prefillHost + `"`, "bootstrap_host: the prefill worker that the gateway names"},
+		{`"bootstrap_room":`, "bootstrap_room: a number of its own for each attempt"},
 		{`"` + engineID + `"`, "kv_transfer_params: the hand-off of prefill"},
 	} {
 		if has(p.mark) {

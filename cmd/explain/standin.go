@@ -32,6 +32,7 @@ type standIn struct {
 	server        *http.Server
 	serving       sync.WaitGroup
 	profileHeader string
+	worker        string // header that names a prefill worker, or ""
 
 	mu   sync.Mutex
 	seen []seen
@@ -48,8 +49,8 @@ type seen struct {
 	image   int
 }
 
-func startStandIn(profileHeader string) *standIn {
-	s := &standIn{pipe: cluster.NewPipeListener(), profileHeader: profileHeader}
+func startStandIn(profileHeader, worker string) *standIn {
+	s := &standIn{pipe: cluster.NewPipeListener(), profileHeader: profileHeader, worker: worker}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	s.serving.Go(func() { _ = s.server.Serve(s.pipe) }) // ends with ErrServerClosed
 	return s
@@ -69,7 +70,7 @@ func (s *standIn) close() {
 }
 
 // legs returns what was asked. Those of encode come in any order: they are put in
-// that of their media.
+// that of their media; and those of a pair, of which decode's is put last.
 func (s *standIn) legs() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,6 +81,9 @@ func (s *standIn) legs() []seen {
 			hi++
 		}
 		slices.SortStableFunc(legs[lo:hi], func(a, b seen) int { return a.image - b.image })
+	}
+	if last := len(legs) - 1; last > 0 && legs[last].profile == stepPrefill && legs[last-1].profile == stepDecode {
+		legs[last], legs[last-1] = legs[last-1], legs[last] // sent at once
 	}
 	return legs
 }
@@ -98,7 +102,10 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.seen = append(s.seen, leg)
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if r.Header.Get("Prefer") != "" {
+	if s.worker != "" && leg.profile != "" {
+		w.Header().Set(s.worker, prefillHost+":1")
+	}
+	if leg.profile == stepDecode && r.Header.Get("Prefer") != "" {
 		w.WriteHeader(http.StatusPreconditionFailed)
 		return
 	}
@@ -111,10 +118,11 @@ const (
 	firstID     = 9990000 // of the prompt; those of media follow
 	hashPrefix  = "placeholder-hash-"
 	engineID    = "placeholder-engine"
+	prefillHost = "placeholder-prefill-host"
 	tensorText  = "placeholder-tensor-"
 	encodeHost  = "placeholder-encode-host"
 	descriptor  = `{"peer_host":"` + encodeHost + `","peer_port":1,"size_bytes":1,"nixl_agent_metadata_b64":"placeholder-metadata"}`
-	handoff     = `{"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"` + engineID + `","remote_block_ids":[1],"remote_host":"placeholder-prefill-host","remote_port":1}`
+	handoff     = `{"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"` + engineID + `","remote_block_ids":[1],"remote_host":"` + prefillHost + `","remote_port":1}`
 	emptyAnswer = `{"id":"placeholder","object":"placeholder","choices":[]}`
 )
 

@@ -26,6 +26,7 @@ const (
 	stepEncode      = "encode"
 	stepPrefill     = "prefill"
 	stepDecode      = "decode"
+	stepPair        = "prefill-decode"
 )
 
 // subject is a request, and what can be told of it by reading it.

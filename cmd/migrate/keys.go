@@ -71,7 +71,8 @@ var stepKeys = map[string][]key{
 		{name: "kv_connector", kind: text},
 		{name: "ec_connector", kind: text},
 	},
-	"decode": {{name: "kv_connector", kind: text}},
+	"decode":     {{name: "kv_connector", kind: text}},
+	stepTogether: {{name: "kv_connector", kind: text}, {name: "ec_connector", kind: text}},
 }
 
 func defaultHere(name, value string) []string {
@@ -88,6 +89,10 @@ var stepNotes = map[string][]string{
 	"replace-media-urls": {
 		"Here images have at most 10 MB each, audio 25 and videos 50 (max_image_download_size and its like), inlined ones too,",
 		"and are fetched from public addresses only: allowed_networks lets others in, allowed_domains narrows them. Proxies are ignored.",
+	},
+	stepTogether: {
+		"With kv-sglang the steps prefill and decode are one here, which sends both legs at once. The coordinator has to know the",
+		"prefill worker: set bootstrap_from (\"reserve\" with bootstrap_header, \"header:<name>\" or \"static:<host>\"; docs/operations.md).",
 	},
 	"conditional-decode": {"timeout is new: of the probe; without it decode's"},
 	"prefill":            {"release_on_abort is new: KV that no decode will fetch is let go of, with kv-nixl"},
@@ -112,6 +117,7 @@ func keysOf(kind string) []key {
 var ourParams = map[string]any{
 	"async-broker": phases.AsyncBrokerParams{}, "replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{}, "conditional-decode": phases.ConditionalParams{},
 	"encode": phases.EncodeParams{}, "prefill": phases.PrefillParams{}, "decode": phases.DecodeParams{},
+	stepTogether: phases.PrefillDecodeParams{},
 }
 
 // ours reports whether there is a key, or a table, of that name here.

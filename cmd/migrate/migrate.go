@@ -89,6 +89,7 @@ type converter struct {
 	name     string
 	out      bytes.Buffer
 	warnings []string
+	together bool // the workers answer together only
 }
 
 func (c *converter) line(text string) { c.out.WriteString(text + "\n") }
@@ -151,6 +152,9 @@ func (c *converter) top(root *yaml.Node) {
 		}
 	}
 	c.table("pipeline", others, pipelineKeys)
+	if kv, ok := find(others, "kv_connector"); ok {
+		c.together = kv.value.Value == together
+	}
 	if steps != nil {
 		c.steps(*steps)
 	}

@@ -24,6 +24,12 @@ func (c *converter) steps(p pair) {
 	}
 }
 
+// Of a pipeline with this connector the steps prefill and decode are one.
+const (
+	together     = "kv-sglang"
+	stepTogether = "prefill-decode"
+)
+
 func (c *converter) step(step *yaml.Node) {
 	c.line("")
 	whole := pair{key: step, value: step}
@@ -32,8 +38,14 @@ func (c *converter) step(step *yaml.Node) {
 	if kind.value != nil && kind.value.Kind == yaml.ScalarNode {
 		name = kind.value.Value
 	}
+	if c.together && name == "decode" {
+		name = stepTogether
+	}
 	_, known := stepKeys[name]
 	switch {
+	case c.together && name == "prefill":
+		c.comment("The step prefill is in the step " + stepTogether + " below.")
+		return
 	case name == "":
 		c.keepStep(whole, "a step", "it has no type")
 		return

@@ -53,6 +53,10 @@ const (
 // Phases are the names of the work that takes time, in their usual order.
 var Phases = []string{media, render, probe, encode, prefill, decode}
 
+// pair is the step that sends both legs at once. Its places are taken and given back
+// as those of the two steps are, but for the moment before prefill's leg is sent.
+const pair = "prefill-decode"
+
 // works says which step of a configuration is which work.
 var works = map[string]string{"replace-media-urls": media, "render": render, "conditional-decode": probe,
 	"encode": encode, "prefill": prefill, "decode": decode}
@@ -150,6 +154,10 @@ func DefaultConfig() *conf.Config {
 // carry rendered tensors.
 func stepsOf(c *conf.Config) (steps []string, tensors bool, err error) {
 	for _, s := range c.Pipeline.Steps {
+		if s.Type == pair {
+			steps = append(steps, prefill, decode)
+			continue
+		}
 		if works[s.Type] == "" {
 			continue // a phase of the operator's own: its pool is not known
 		}
