@@ -91,7 +91,7 @@ func (x *pair) runPrefill(parent context.Context) (Result, error) {
 	case err == nil:
 		return besideDecode(""), nil
 	case ignored:
-		return whyIgnored(cut, ctx), nil
+		return whyIgnored(cut && parent.Err() == nil, ctx), nil
 	case endDecode != nil:
 		endDecode()
 	}
@@ -109,7 +109,8 @@ func (x *pair) locate(ctx context.Context) (endpoint, error) {
 }
 
 // whyIgnored says what became of a prefill that failed when it did not matter. It
-// is nothing to speak of if decode's answer was none that needed it.
+// is nothing to speak of if decode's answer was none that needed it, or its client
+// has left with it.
 func whyIgnored(good bool, ctx context.Context) besideDecode {
 	switch {
 	case !good:

@@ -103,6 +103,12 @@ func TestTryRoutes(t *testing.T) {
 			"decode " + completionsPath + " ok: answered 400",
 			"decode " + generatePath + " warning: " + noSuchRoute + onlyGenerate,
 		}, ""},
+		{"both legs at once", "kv_connector = \"kv-sglang\"\n", pairStep(byReserve), []string{generatePath}, []string{
+			"prefill " + chatPath + " ok: answered 400",
+			"prefill " + completionsPath + " ok: answered 400",
+			"decode " + chatPath + " ok: answered 400",
+			"decode " + completionsPath + " ok: answered 400",
+		}, ""},
 		{"no generate, which is asked for", "use_openai_format = false\n", allSteps, []string{generatePath}, []string{
 			"render " + renderedChat + " ok: answered 400",
 			"render " + renderedPlain + " ok: answered 400",

@@ -56,7 +56,7 @@ func TestPageHasEveryKey(t *testing.T) {
 	want := conf.Keys(conf.Config{})
 	for step, params := range map[string]any{"async-broker": phases.AsyncBrokerParams{}, "replace-media-urls": phases.MediaParams{}, "render": phases.RenderParams{},
 		"conditional-decode": phases.ConditionalParams{}, "encode": phases.EncodeParams{}, "prefill": phases.PrefillParams{},
-		"decode": phases.DecodeParams{}} {
+		"decode": phases.DecodeParams{}, "prefill-decode": phases.PrefillDecodeParams{}} {
 		for _, key := range conf.Keys(params) {
 			want = append(want, step+" "+key)
 		}
@@ -68,10 +68,24 @@ func TestPageHasEveryKey(t *testing.T) {
 	}
 }
 
-// withProbe is the annotated file with the steps in it that are commented out there.
-func withProbe() []byte {
+// pairBegins is where the annotated file tells of the step that may be there instead
+// of prefill and decode.
+const pairBegins = "# For workers of which neither answers"
+
+// withAll is the annotated file with the steps in it that are commented out there:
+// with prefill and decode, or with the step for both of them.
+func withAll(t *testing.T, pair bool) []byte {
+	t.Helper()
+	two, one, ok := strings.Cut(string(conf.Annotated), pairBegins)
+	if !ok {
+		t.Fatalf("coordinator.toml does not say %q", pairBegins)
+	}
+	if pair {
+		before, _, _ := strings.Cut(two, "[[pipeline.steps]]\ntype = \"prefill\"")
+		two = before + "#" + one
+	}
 	var lines []string
-	for line := range strings.Lines(string(conf.Annotated)) {
+	for line := range strings.Lines(two) {
 		if example, ok := strings.CutPrefix(line, "#   "); ok {
 			line = example
 		}
@@ -92,7 +106,19 @@ func TestEveryVariableIsReadForItsKey(t *testing.T) {
 			}
 		}
 	}
-	cfg, err := conf.Parse("coordinator.toml", withProbe(), environ)
+	read := map[string]bool{}
+	for _, pair := range []bool{false, true} {
+		readFrom(t, withAll(t, pair), environ, want, read)
+	}
+	if len(read) != len(want) {
+		t.Errorf("%d of %d keys are settings", len(read), len(want))
+	}
+}
+
+// readFrom loads a file with variables, and notes the keys that these are read for.
+func readFrom(t *testing.T, file []byte, environ []string, want map[string]string, read map[string]bool) {
+	t.Helper()
+	cfg, err := conf.Parse("coordinator.toml", file, environ)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +131,6 @@ func TestEveryVariableIsReadForItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	found := 0
 	for _, setting := range cfg.Settings() {
 		step, name := "", setting.Key
 		if rest, ok := strings.CutPrefix(name, "pipeline.steps["); ok {
@@ -120,13 +145,10 @@ func TestEveryVariableIsReadForItsKey(t *testing.T) {
 		if !ok {
 			continue // a step's type
 		}
-		found++
+		read[step+" "+name] = true
 		if setting.Origin != "environment "+variable {
 			t.Errorf("%s %s is not set by %s, but by %s", step, name, variable, setting.Origin)
 		}
-	}
-	if found != len(want) {
-		t.Errorf("%d of %d keys are settings", found, len(want))
 	}
 }
 

@@ -95,12 +95,12 @@ func ask(ctx context.Context, s *server.Server, q *subject) (a answer, err error
 	pipe := cluster.NewPipeListener()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(pipe) }()
-	client := &http.Transport{DialContext: pipe.DialContext, DisableCompression: true, DisableKeepAlives: true}
+	client := &http.Transport{DialContext: pipe.DialContext, DisableCompression: true}
 	a, err = roundTrip(ctx, client, q)
-	client.CloseIdleConnections()
-	if stopped := s.Shutdown(ctx); err == nil {
+	if stopped := s.Shutdown(ctx); err == nil { // before the client leaves: it may have its answer, and a leg still be under way
 		err = stopped
 	}
+	client.CloseIdleConnections()
 	if ended := <-served; err == nil {
 		err = ended
 	}

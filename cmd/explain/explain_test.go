@@ -144,6 +144,34 @@ func chat(content string) []byte {
 
 func imagePart(url string) string { return `{"type":"image_url","image_url":{"url":"` + url + `"}}` }
 
+// TestPair: both legs are shown, and who names the worker.
+func TestPair(t *testing.T) {
+	for from, legs := range map[string]string{
+		`bootstrap_from = "reserve", bootstrap_header = "x-worker"`: "render probe reserve prefill decode",
+		`bootstrap_from = "header:x-worker"`:                        "render probe prefill decode",
+		`bootstrap_from = "static:10.0.0.1"`:                        "render probe prefill decode",
+	} {
+		text := strings.Replace(allSteps, "[[pipeline.steps]]\ntype = \"prefill\"\n[[pipeline.steps]]\ntype = \"decode\"\n",
+			"[[pipeline.steps]]\ntype = \"prefill-decode\"\nparams = { "+from+" }\n", 1)
+		cfg, err := conf.Parse("explain.toml", []byte("[pipeline]\nkv_connector = \"kv-sglang\"\n"+strings.ReplaceAll(text, "UNTOUCHED", untouched(t))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Explain(t.Context(), cfg, Request{Route: "/v1/chat/completions", Body: []byte(`{"model":"m","n":2,"messages":[{"role":"user","content":"hi"}]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRun(t, r, "render conditional-decode prefill-decode", strings.Replace(legs, "probe", "conditional-decode", 1))
+		if !r.Accepted || !strings.Contains(r.why("prefill-decode"), "waits for it") {
+			t.Errorf("%+v", r)
+		}
+		prefill, decode := r.Legs[len(r.Legs)-2], r.Legs[len(r.Legs)-1]
+		if prefill.compact(t) != decode.compact(t) || !strings.Contains(prefill.compact(t), `"bootstrap_host":`) || !slices.Contains(decode.Placeholders, "bootstrap_room: a number of its own for each attempt") {
+			t.Errorf("prefill %s\ndecode %s %q %q", prefill.Body, decode.Body, decode.Placeholders, r.Notes)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	r := explained(t, "", Request{Body: chat(`"Why is the sky blue?"`), Header: http.Header{
 		"Authorization": {"Bearer hunter2"}, "X-Custom": {"hunter2"}, "X-Prefiller-Host-Port": {"evil:1"}}})

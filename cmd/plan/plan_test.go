@@ -95,6 +95,23 @@ func TestReplicasShareTheRate(t *testing.T) {
 }
 
 // TestPoolsOfThePipeline: those that it does not use are left out, in every example.
+// TestPairIsPlannedForAsItsTwoLegs.
+func TestPairIsPlannedForAsItsTwoLegs(t *testing.T) {
+	const step = "[[pipeline.steps]]\ntype = "
+	var texts []string
+	for _, steps := range []string{step + "\"prefill\"\n" + step + "\"decode\"\n", step + "\"prefill-decode\"\nparams = { bootstrap_from = \"static:h\" }\n"} {
+		c, err := conf.Parse("f.toml", []byte(steps), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text := mustMake(t, question(50), c, nil)
+		texts = append(texts, text)
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("%s\nwant\n%s", texts[1], texts[0])
+	}
+}
+
 func TestPoolsOfThePipeline(t *testing.T) {
 	files, _ := filepath.Glob("../../conf/examples/*.toml")
 	if len(files) == 0 {
