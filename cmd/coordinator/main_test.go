@@ -168,6 +168,32 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoOfSGLang has both legs sent at once.
+func TestDemoOfSGLang(t *testing.T) {
+	p := start(t, binary(t), "demo", "-kv", "kv-sglang", "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-token-interval", "1ms")
+	welcome := strings.Join(p.until(t, "One line for each request"), "\n")
+	curls := regexp.MustCompile(`(?m)^curl -sN (\S+) -H 'Content-Type: application/json' -d '(.*)'$`).FindAllStringSubmatch(welcome, -1)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, c := range curls {
+		resp, err := client.Post(c[1], "application/json", strings.NewReader(c[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 200 || err != nil {
+			t.Errorf("%d %v %s", resp.StatusCode, err, text)
+		}
+		if line := p.until(t, " 200 ")[0]; !strings.Contains(line, "prefill-decode ") {
+			t.Errorf("line %q", line)
+		}
+	}
+	p.Process.Signal(os.Interrupt)
+	if err := p.Wait(); err != nil || len(curls) != 4 {
+		t.Errorf("SIGINT: %v, after %d requests", err, len(curls))
+	}
+}
+
 // TestServeWithAClusterOfItsOwn runs the two as an operator does, and ends both
 // by SIGTERM.
 func TestServeWithAClusterOfItsOwn(t *testing.T) {

@@ -141,7 +141,7 @@ func ratio(a, b float64) float64 {
 }
 
 // way is the order of steps and pools on the way of a request.
-var way = []string{"media", "replace-media-urls", "render", "conditional-decode", "encode", "prefill", "decode"}
+var way = []string{"media", "replace-media-urls", "render", "conditional-decode", "encode", "prefill", "prefill-decode", "decode"}
 
 // inOrder puts names in the order of a request's way, others behind them.
 func inOrder(a, b string) int {
