@@ -120,4 +120,3 @@ func (r random) placeholder(s span) *Object {
 	o.add(r.member("length", strconv.Itoa(s.length)))
 	return o
 }
-

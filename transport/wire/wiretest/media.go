@@ -92,4 +92,3 @@ func (r random) holder(name string, other Member) string {
 	r.Shuffle(len(o.members), func(i, j int) { o.members[i], o.members[j] = o.members[j], o.members[i] })
 	return o.text()
 }
-
