@@ -48,20 +48,24 @@ func (r *rig) prefillsOf(id string) (all []carried) {
 
 // kinds says what there is of each image.
 func (c carried) kinds() (kinds []string) {
-	items := max(len(c.Kwargs["image"]), len(c.Metadata["image"]))
-	for i := range items {
-		kind := "nothing"
-		if c.Metadata != nil && c.Metadata["image"][i] != nil {
-			kind = "metadata"
-		} else if c.Kwargs != nil && c.Kwargs["image"][i] != nil {
-			kind = "stripped"
-			if len(*c.Kwargs["image"][i]) > 1000 {
-				kind = "full"
-			}
-		}
-		kinds = append(kinds, kind)
+	for i := range max(len(c.Kwargs["image"]), len(c.Metadata["image"])) {
+		kinds = append(kinds, c.kind("image", i))
 	}
 	return kinds
+}
+
+// kind says what there is of one item.
+func (c carried) kind(modality string, i int) string {
+	kwargs, metadata := c.Kwargs[modality], c.Metadata[modality]
+	switch {
+	case i < len(metadata) && metadata[i] != nil && (i >= len(kwargs) || kwargs[i] == nil):
+		return "metadata"
+	case i >= len(kwargs) || kwargs[i] == nil:
+		return "nothing"
+	case len(*kwargs[i]) > 1000:
+		return "full"
+	}
+	return "stripped"
 }
 
 // TestPrefillCarriesNoPixelsItDoesNotNeed: for all shapes, by metadata or
@@ -314,5 +318,48 @@ func TestStrippingThatCouldNotHappenFailsStartup(t *testing.T) {
 		if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "strip_pixels") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
+	}
+}
+
+// TestPixelsOfAllModalities: videos and images go without, in whatever order they
+// came. Nothing of audio is kept on the CPU, so its tensors are sent.
+func TestPixelsOfAllModalities(t *testing.T) {
+	for _, strip := range []bool{false, true} {
+		t.Run(fmt.Sprintf("strip=%t", strip), func(t *testing.T) {
+			r := newRig(t, pixelSetup(!strip, strip))
+			for i, mix := range mixes {
+				id := fmt.Sprint("req-", i)
+				got := r.post(chatPath, r.mediaChat(false, mix.media), "X-Request-Id", id)
+				if want := mediaReply(mix.media); got.status != http.StatusOK || said(t, got.body, false) != want {
+					t.Errorf("%s: got %d %s", mix.name, got.status, got.body)
+				}
+				sent := r.prefillsOf(id)
+				if len(sent) != 1 {
+					t.Fatalf("%s: %d prefills", mix.name, len(sent))
+				}
+				for j, m := range mix.media {
+					of := m.modality()
+					place := 0 // in the list of its modality
+					for _, before := range mix.media[:j] {
+						if before.modality() == of {
+							place++
+						}
+					}
+					want := "metadata"
+					if of == "audio" {
+						want = "full"
+					} else if strip {
+						want = "stripped"
+					}
+					if kind := sent[0].kind(of, place); kind != want {
+						t.Errorf("%s: %s %d is sent as %s, not %s", mix.name, of, place, kind, want)
+					}
+				}
+			}
+			r.settled()
+			if n := r.cluster.State().LocalEncodes; n != 0 {
+				t.Errorf("%d were encoded by prefill", n)
+			}
+		})
 	}
 }
