@@ -27,6 +27,31 @@ type Connector interface {
 	HostField() string
 }
 
+// Pusher is a connector whose encode workers push embeddings to a prefill worker.
+// That one is chosen before the first encode leg is sent, and there is a leg for each
+// place of an image in the prompt, for each is pushed under an id of its own.
+type Pusher interface {
+	Connector
+	// Push begins the push of an image's embedding to a worker that takes them at a
+	// host and port. hash is a JSON string with its quotes. It is begun anew for each
+	// attempt; it does not wait.
+	Push(host string, port int, hash []byte) Push
+	// Items returns what Prefill gets as merged: items of pushes, in the order of the
+	// media; nil if there are none.
+	Items(items []wire.Text) wire.Text
+}
+
+// Push is one attempt to have an image's embedding pushed. It is used by one
+// goroutine at a time.
+type Push interface {
+	// Encode returns the transfer params of the encode leg.
+	Encode() wire.Text
+	// Item returns what prefill is told of the embedding. answer are the transfer
+	// params that encode answered with, nil if it had none: nothing was pushed then,
+	// and the item is nil. An error means that the answer makes no sense.
+	Item(answer []byte) (wire.Text, error)
+}
+
 // Maker makes a connector, or says why it cannot be used.
 type Maker = func() (Connector, error)
 

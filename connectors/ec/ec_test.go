@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestWhatPrefillIsTold(t *testing.T) {
 	merged := wire.Raw(`{"h":{"z":1.0,"a":9007199254740993}}`)
-	for name, want := range map[string]string{"ec-nixl": string(merged[0]), "ec-shared-storage": ""} {
+	for name, want := range map[string]string{"ec-nixl": string(merged[0]), "ec-mooncake": string(merged[0]), "ec-shared-storage": ""} {
 		c, err := New(name)
 		if err != nil || c.Name() != name {
 			t.Fatalf("%s: %v", name, err)
@@ -32,7 +32,7 @@ func TestWhatPrefillIsTold(t *testing.T) {
 }
 
 func TestUnknownConnectorNamesThoseThereAre(t *testing.T) {
-	if _, err := New("ec-nix"); err == nil || !strings.Contains(err.Error(), `"ec-nix" (there are: ec-nixl, ec-shared-storage)`) {
+	if _, err := New("ec-nix"); err == nil || !strings.Contains(err.Error(), `"ec-nix" (there are: ec-mooncake, ec-nixl, ec-shared-storage)`) {
 		t.Errorf("%v", err)
 	}
 	defer func() {

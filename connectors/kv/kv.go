@@ -6,6 +6,10 @@
 package kv
 
 import (
+	"encoding/json"
+	"net"
+	"strconv"
+
 	"github.com/llm-coordinator/coordinator/connectors"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -41,12 +45,22 @@ type Exchange interface {
 	Decode(given []byte) wire.Transfers
 }
 
+// Placed is an exchange whose prefill worker may be found after it was begun, when
+// prefill has answered: only decode is told of it.
+type Placed interface {
+	Exchange
+	// At returns the exchange with the worker that was found.
+	At(Peer) Exchange
+}
+
 // Needs is what a connector needs.
 type Needs struct {
 	// Order in which the legs are sent.
 	Order Order
 	// Peer: the address of the prefill worker.
 	Peer bool
+	// Engine: the id of that worker's engine too, which its bootstrap server tells.
+	Engine bool
 	// Port is where the peer listens; zero without Peer.
 	Port Port
 	// Whole: prefill caps its output itself and decode goes on from its token, so
@@ -82,6 +96,29 @@ const (
 type Peer struct {
 	Host string
 	Port int // of the worker's bootstrap or side channel
+	// Engine is the id of its engine, "" unless that is needed.
+	Engine string
+}
+
+// address is host and port, an IPv6 address in brackets.
+func (p Peer) address() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
+
+// Sized is a connector whose workers have to be told how the others are split.
+type Sized interface {
+	Connector
+	// For returns the connector for workers of these sizes.
+	For(Sizes) Connector
+}
+
+// Sizes are the numbers of ranks that a model is split over: by tensors (TP) and by
+// requests (DP), on prefill and on decode workers. All are at least 1.
+type Sizes struct{ PrefillTP, DecodeTP, DecodeDP int }
+
+// quoted returns a text as JSON. Ids are of base32 and names of hosts as they were
+// checked, but engines are called as their operators like.
+func quoted(text string) string {
+	q, _ := json.Marshal(text) // a string always can be
+	return string(q)
 }
 
 // Maker makes a connector, or says why it cannot be used.

@@ -117,8 +117,9 @@ func TestSharedStorageNeedsNoHandOff(t *testing.T) {
 	}
 }
 
-func TestOnlyNixlPins(t *testing.T) {
-	for name, want := range map[string]bool{"kv-nixl": true, "kv-shared-storage": false} {
+func TestWhichConnectorsPin(t *testing.T) {
+	for name, want := range map[string]bool{"kv-nixl": true, "kv-mooncake": true, "kv-moriio": true,
+		"kv-shared-storage": false, "kv-lmcache": false, "kv-offloading": false} {
 		if got := connector(t, name).Pins(); got != want {
 			t.Errorf("%s: Pins is %v", name, got)
 		}
@@ -127,9 +128,9 @@ func TestOnlyNixlPins(t *testing.T) {
 
 func TestUnknownConnectorSaysWhichThereAre(t *testing.T) {
 	for name, want := range map[string]string{
-		"kv-nxil": `unknown kv connector "kv-nxil" (there are: kv-nixl, kv-sglang, kv-shared-storage)`,
-		"":        `unknown kv connector "" (there are: kv-nixl, kv-sglang, kv-shared-storage)`,
-		"KV-NIXL": `unknown kv connector "KV-NIXL" (there are: kv-nixl, kv-sglang, kv-shared-storage)`,
+		"kv-nxil": `unknown kv connector "kv-nxil" (there are: kv-lmcache, kv-mooncake, kv-moriio, kv-nixl, kv-offloading, kv-sglang, kv-shared-storage)`,
+		"":        `unknown kv connector "" (there are: kv-lmcache, kv-mooncake, kv-moriio, kv-nixl, kv-offloading, kv-sglang, kv-shared-storage)`,
+		"KV-NIXL": `unknown kv connector "KV-NIXL" (there are: kv-lmcache, kv-mooncake, kv-moriio, kv-nixl, kv-offloading, kv-sglang, kv-shared-storage)`,
 	} {
 		if c, err := New(name); err == nil || err.Error() != want || c != nil {
 			t.Errorf("New(%q) = %v, %v, want %s", name, c, err, want)
@@ -138,7 +139,7 @@ func TestUnknownConnectorSaysWhichThereAre(t *testing.T) {
 }
 
 func TestNamesAreSorted(t *testing.T) {
-	if got, want := Names(), []string{"kv-nixl", "kv-sglang", "kv-shared-storage"}; !slices.Equal(got, want) {
+	if got, want := Names(), []string{"kv-lmcache", "kv-mooncake", "kv-moriio", "kv-nixl", "kv-offloading", "kv-sglang", "kv-shared-storage"}; !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
 }

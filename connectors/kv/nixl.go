@@ -25,20 +25,30 @@ func (nixl) Prefill() wire.Transfers { return wire.Transfers{KV: nixlPrefill} }
 var nixlNeeds = []string{"remote_engine_id", "remote_host", "remote_port"}
 
 func (nixl) Decode(given []byte) wire.Transfers {
-	if given == nil {
+	params := complete(given, nixlNeeds)
+	if params == nil {
 		return wire.Transfers{}
-	}
-	params, err := wire.ParseBody(given)
-	if err != nil {
-		return wire.Transfers{}
-	}
-	for _, name := range nixlNeeds {
-		if wire.IsNull(params.Get(name)) {
-			return wire.Transfers{}
-		}
 	}
 	e := params.Edit()
 	e.SetRaw("do_remote_decode", "false")
 	e.SetRaw("do_remote_prefill", "true")
 	return wire.Transfers{KV: e.Text()}
+}
+
+// complete reads what a prefill worker answered; nil unless it is an object with
+// all these fields and none of them null.
+func complete(given []byte, fields []string) *wire.Body {
+	if given == nil {
+		return nil
+	}
+	params, err := wire.ParseBody(given)
+	if err != nil {
+		return nil
+	}
+	for _, name := range fields {
+		if wire.IsNull(params.Get(name)) {
+			return nil
+		}
+	}
+	return params
 }
