@@ -79,10 +79,13 @@ type Options struct {
 	// DefaultModel.
 	Model string
 	// KV is how a prompt's KV travels from prefill to decode: KVNixl (the
-	// default), KVSharedStorage or KVSGLang.
+	// default), KVSharedStorage, KVSGLang, KVLMCache, KVMooncake, KVMoriio or KVOffloading.
 	KV string
+	// PrefillAddress is the host:port of the prefill worker that other workers must
+	// be told, where their connector wants that. Default: where the cluster listens.
+	PrefillAddress string
 	// EC is how an image's embedding travels from encode to prefill: ECNixl (the
-	// default) or ECSharedStorage.
+	// default), ECSharedStorage or ECMooncake.
 	EC string
 	// GenerateParams is where workers read transfer params on the generate
 	// route: GenerateParamsOld, GenerateParamsNew or GenerateParamsChecked (the
@@ -186,9 +189,9 @@ type Cluster struct {
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
-	case o.KV != KVNixl && o.KV != KVSharedStorage && o.KV != KVSGLang:
+	case o.KV != KVNixl && o.KV != KVSharedStorage && o.KV != KVSGLang && exchanges[o.KV] == nil:
 		return fmt.Errorf("unknown KV connector %q", o.KV)
-	case o.EC != ECNixl && o.EC != ECSharedStorage:
+	case o.EC != ECNixl && o.EC != ECSharedStorage && o.EC != ECMooncake:
 		return fmt.Errorf("unknown EC connector %q", o.EC)
 	case o.GenerateParams != GenerateParamsOld && o.GenerateParams != GenerateParamsNew &&
 		o.GenerateParams != GenerateParamsChecked:

@@ -42,7 +42,7 @@ func (l *leg) noteHeaders() {
 	}
 	l.notePin()
 	for _, name := range forbiddenHeaders {
-		if l.cluster.pairs() && name == "X-Prefill-Pin-Host-Port" {
+		if l.cluster.chooses() && name == "X-Prefill-Pin-Host-Port" {
 			continue
 		}
 		if l.request.Header.Values(name) != nil {

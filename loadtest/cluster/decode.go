@@ -29,6 +29,9 @@ func (l *leg) decode() error {
 	if err := l.loadMedia(p); err != nil {
 		return err
 	}
+	if err := l.awaitPrefill(); err != nil {
+		return err
+	}
 	words, loaded, err := l.load(p)
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ func (l *leg) giveEmbedding(im *image) json.RawMessage {
 	params := l.fault.BadDescriptors
 	switch {
 	case params != nil:
+	case c.options.EC == ECMooncake:
+		params = c.pushedParams(l.pushing, im)
 	case c.options.EC == ECSharedStorage:
 		c.media.stored.add(im.hash)
 		params = json.RawMessage("null")
@@ -51,6 +53,9 @@ func (c *Cluster) descriptor(im *image) json.RawMessage {
 // it fetches what they describe and encodes the rest itself. It refuses what no
 // encode has given out for this request.
 func (l *leg) fetchEmbeddings(p *prompt) error {
+	if l.cluster.options.EC == ECMooncake {
+		return l.receiveEmbeddings(p)
+	}
 	params := l.transferParams("ec_transfer_params")
 	presented, _, err := parseObject(params)
 	if params != nil && err != nil {

@@ -12,7 +12,13 @@ func (l *leg) encode() error {
 	if err := l.check(); err != nil {
 		return err
 	}
+	if err := l.takePush(); err != nil {
+		return err
+	}
 	p, err := l.encodeTask()
+	if err == nil {
+		err = l.checkPush(p)
+	}
 	if err != nil {
 		l.violate("%v", err)
 		return err
@@ -50,7 +56,7 @@ func (l *leg) beginEncoding(hash string) *encoding {
 	work := &encoding{leg: id}
 	request.encoding[hash] = append(request.encoding[hash], work)
 	c.mu.Unlock()
-	if again {
+	if again && c.options.EC != ECMooncake { // which has one for each place of an image
 		l.violate("image %s is encoded more than once", hash)
 	}
 	return work

@@ -131,7 +131,7 @@ func (f *Fault) spoilsAnswer() bool {
 // knownLeg returns an error unless name is "" or that of a leg.
 func knownLeg(name string) error {
 	switch name {
-	case "", Render, Probe, Encode, Reserve, Prefill, Decode, Origin, Unknown:
+	case "", Render, Probe, Encode, Reserve, Prefill, Decode, Origin, Query, Unknown:
 		return nil
 	}
 	return fmt.Errorf("no such leg: %q", name)

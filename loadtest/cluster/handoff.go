@@ -19,7 +19,7 @@ const (
 // handoff is KV that a prefill made, and the ticket it gave out for it. Guarded
 // by Cluster.mu.
 type handoff struct {
-	id     string // its remote_request_id
+	id     string // its remote_request_id or transfer_id
 	prompt promptKey
 	ticket json.RawMessage // what prefill answered
 	state  handoffState
@@ -30,11 +30,14 @@ type handoff struct {
 type ledger struct {
 	byID   map[string]*handoff
 	over   bounded[string]    // ids of hand-offs that are not held any more
-	stored bounded[promptKey] // kv-shared-storage: prompts whose KV is stored
+	stored bounded[promptKey] // kv-shared-storage and kv-lmcache: prompts whose KV is stored
+	// claimed are the ids that others have minted, of KV and embeddings.
+	claimed bounded[string]
 }
 
 func newLedger(limit int) ledger {
-	return ledger{byID: map[string]*handoff{}, over: newBounded[string](limit), stored: newBounded[promptKey](limit)}
+	return ledger{byID: map[string]*handoff{}, over: newBounded[string](limit), stored: newBounded[promptKey](limit),
+		claimed: newBounded[string](limit)}
 }
 
 // bounded is a set that forgets its oldest member when it is full.
@@ -63,13 +66,19 @@ func (b *bounded[K]) add(member K) (out K, full bool) {
 	return out, true
 }
 
-// issueHandoff pins the prompt's KV and returns the ticket for it. Lost KV is
-// not pinned, but has a ticket all the same.
-func (c *Cluster) issueHandoff(p *prompt, lost bool) *handoff {
+// issueHandoff pins the prompt's KV and returns the ticket for it; an id of "" is
+// the worker's to choose. Lost KV is not pinned, but has a ticket all the same.
+func (c *Cluster) issueHandoff(p *prompt, id string, lost bool) *handoff {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := &handoff{id: fmt.Sprintf("cmpl-%s-%d", c.engineID, c.nextID()), prompt: p.key}
-	h.ticket = c.ticket(h.id, len(p.ids))
+	h := &handoff{id: id, prompt: p.key}
+	switch c.options.KV {
+	case KVNixl:
+		h.id = fmt.Sprintf("cmpl-%s-%d", c.engineID, c.nextID())
+		h.ticket = c.ticket(h.id, len(p.ids))
+	case KVMoriio:
+		h.ticket = c.moriioTicket(h.id)
+	}
 	c.kv.byID[h.id] = h
 	c.state.HeldKV++
 	c.leases.Add(1)
@@ -166,7 +175,9 @@ func (c *Cluster) loadKV(params json.RawMessage, p *prompt, lose bool) (how load
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.notify()
-	switch {
+	switch x := exchanges[c.options.KV]; {
+	case x != nil:
+		how, breach = x.load(c, params, p, lose)
 	case len(params) == 0:
 		how = recomputed
 	case c.options.KV == KVSharedStorage:
@@ -198,7 +209,7 @@ func (c *Cluster) loadStored(params json.RawMessage, p *prompt) (loading, string
 }
 
 func (c *Cluster) loadRemote(params json.RawMessage, p *prompt, lose bool) (loading, string) {
-	id, ok := fetchID(params)
+	id, ok := c.fetchID(params)
 	if !ok {
 		return recomputed, "kv_transfer_params do not ask to fetch anything"
 	}
@@ -227,7 +238,7 @@ func (c *Cluster) loadRemote(params json.RawMessage, p *prompt, lose bool) (load
 }
 
 // fetchID returns which KV transfer params ask to fetch; false if none.
-func fetchID(params json.RawMessage) (string, bool) {
+func (c *Cluster) fetchID(params json.RawMessage) (string, bool) {
 	fields, _, err := parseObject(params)
 	if err != nil {
 		return "", false
@@ -236,7 +247,11 @@ func fetchID(params json.RawMessage) (string, bool) {
 	if err != nil || !wanted {
 		return "", false
 	}
-	id, err := fields.text("remote_request_id")
+	name := "remote_request_id"
+	if x := exchanges[c.options.KV]; x != nil {
+		name = x.idField
+	}
+	id, err := fields.text(name)
 	return id, err == nil
 }
 

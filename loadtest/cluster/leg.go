@@ -27,12 +27,13 @@ type leg struct {
 	bodyErr error
 	// sampling has the sampling parameters: the body itself, or an object in it.
 	sampling object
-	carried  string // remote_request_id of the KV that a decode presents
-	issued   string // remote_request_id of the KV that a prefill pinned
+	carried  string // id of the KV that a decode presents
+	issued   string // id of the KV that a prefill pinned
 	room     uint64 // that the leg is in, if hasRoom
 	hasRoom  bool
-	began    bool // the answer's headers are out
-	chunks   int  // SSE events sent
+	pushing  *push // what an encode does for ec-mooncake
+	began    bool  // the answer's headers are out
+	chunks   int   // SSE events sent
 }
 
 // arrive records a new leg.
@@ -75,7 +76,7 @@ func (l *leg) serve() {
 // run returns a refusal if that is what the leg is to be answered, and another
 // error if it cannot be answered (any more).
 func (l *leg) run() error {
-	if l.name != Origin { // which knows nothing of the contract
+	if l.name != Origin && l.name != Query { // which know nothing of the contract
 		l.noteHeaders()
 		if err := l.readBody(); err != nil {
 			return err
@@ -104,6 +105,8 @@ func (l *leg) run() error {
 		return l.decode()
 	case Origin:
 		return l.origin()
+	case Query:
+		return l.query()
 	}
 	return l.answer(http.StatusNotFound, detail("no profile"))
 }
@@ -155,7 +158,7 @@ func (l *leg) readBody() error {
 		l.noteBody(repeated)
 	}
 	if l.name == Decode {
-		l.carried, _ = fetchID(l.transferParams("kv_transfer_params"))
+		l.carried, _ = l.cluster.fetchID(l.transferParams("kv_transfer_params"))
 	}
 	return nil
 }

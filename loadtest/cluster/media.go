@@ -8,8 +8,10 @@ import (
 // mediaMemory is what the workers remember of images over all requests. Guarded
 // by Cluster.mu.
 type mediaMemory struct {
-	rendered bounded[string] // URLs that the render service was given
-	stored   bounded[string] // ec-shared-storage: hashes whose embedding is stored
+	rendered bounded[string]  // URLs that the render service was given
+	stored   bounded[string]  // ec-shared-storage: hashes whose embedding is stored
+	pushed   map[string]*push // ec-mooncake: embeddings by their transfer_id
+	pushes   bounded[string]  // the newest of them
 	// seen are the hashes whose data a worker has had, by its profile.
 	seen map[string]*bounded[string]
 }
@@ -19,6 +21,8 @@ func newMediaMemory(limit int) mediaMemory {
 		rendered: newBounded[string](limit),
 		stored:   newBounded[string](limit),
 		seen:     map[string]*bounded[string]{},
+		pushed:   map[string]*push{},
+		pushes:   newBounded[string](limit),
 	}
 	for _, worker := range []string{Encode, Prefill, Decode} {
 		m.seen[worker] = new(newBounded[string](limit))

@@ -31,31 +31,41 @@ func (l *leg) prefill() error {
 	if err := c.pause(l.request.Context(), c.options.PrefillDelay); err != nil {
 		return err
 	}
+	l.nameWorker()
 	text := l.newText(p, p.reply(), 1, 1)
-	text.handoff = l.handOff(p)
+	if text.handoff, err = l.handOff(p); err != nil {
+		return err
+	}
 	return l.answer(http.StatusOK, text.encoded())
 }
 
 // handOff keeps the prompt's KV and returns the kv_transfer_params to answer, nil
 // for null.
-func (l *leg) handOff(p *prompt) json.RawMessage {
+func (l *leg) handOff(p *prompt) (json.RawMessage, error) {
 	c := l.cluster
 	if l.fault.BadHandoff != nil {
-		return l.fault.BadHandoff
+		return l.fault.BadHandoff, nil
+	}
+	if x := exchanges[c.options.KV]; x != nil {
+		given, err := x.give(l, p)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.record.Handoff = given
+		return given, err
 	}
 	if c.options.KV == KVSharedStorage {
 		if !l.fault.LoseKV {
 			c.store(p)
 		}
-		return nil
+		return nil, nil
 	}
 	if !asksForHandoff(l.transferParams("kv_transfer_params")) {
-		return nil
+		return nil, nil
 	}
-	h := c.issueHandoff(p, l.fault.LoseKV)
+	h := c.issueHandoff(p, "", l.fault.LoseKV)
 	l.issued = h.id
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.record.Handoff = h.ticket
-	return h.ticket
+	return h.ticket, nil
 }

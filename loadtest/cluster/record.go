@@ -11,7 +11,7 @@ import (
 type Leg struct {
 	// ID numbers the legs since the start or the last Reset, from 1.
 	ID int `json:"id"`
-	// Name is Render, Probe, Encode, Prefill, Decode, Origin or Unknown.
+	// Name is Render, Probe, Encode, Prefill, Decode, Origin, Query or Unknown.
 	Name   string      `json:"name"`
 	Method string      `json:"method"`
 	Path   string      `json:"path"`

@@ -33,6 +33,12 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if r.URL.Path == queryPath && c.options.KV == KVMooncake {
+		if allow(w, r, http.MethodGet) {
+			c.arrive(Query, nil, w, r, reused).serve()
+		}
+		return
+	}
 	path, isRender := strings.CutSuffix(r.URL.Path, renderSuffix)
 	api := apiAt(path)
 	if api == nil || isRender && api.tokensIn {
@@ -58,7 +64,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 func (c *Cluster) worker(header http.Header) string {
 	switch profile := header.Get(c.options.ProfileHeader); profile {
 	case Prefill:
-		if c.pairs() && header.Get("Prefer") == reserveEndpoint {
+		if c.chooses() && header.Get("Prefer") == reserveEndpoint {
 			return Reserve
 		}
 		return Prefill

@@ -195,8 +195,8 @@ func (l *leg) reserve() error {
 
 // nameWorker says in a header of the answer which prefill worker a request is for.
 func (l *leg) nameWorker() {
-	if l.cluster.pairs() {
-		l.writer.Header().Set(l.cluster.options.WorkerHeader, prefillEndpoint)
+	if l.cluster.chooses() {
+		l.writer.Header().Set(l.cluster.options.WorkerHeader, l.cluster.endpoint())
 	}
 }
 
@@ -213,8 +213,8 @@ func (l *leg) notePin() {
 		l.violate("a %s leg is pinned to %q", l.name, pins)
 	case reserved && l.name == Prefill && pins == nil:
 		l.violate("a worker was reserved, and the leg is not pinned to it")
-	case pins != nil && (len(pins) != 1 || pins[0] != prefillEndpoint):
-		l.violate("the leg is pinned to %q, not to %s", pins, prefillEndpoint)
+	case pins != nil && (len(pins) != 1 || pins[0] != l.cluster.endpoint()):
+		l.violate("the leg is pinned to %q, not to %s", pins, l.cluster.endpoint())
 	}
 }
 

@@ -45,6 +45,10 @@ type State struct {
 	// was there for it to fetch.
 	EncodeCalls  int `json:"encode_calls"`
 	LocalEncodes int `json:"local_encodes"`
+	// UnreadPushes is how many embeddings that encode has pushed (ec-mooncake) no
+	// prefill has read: their memory is taken until a lease of minutes ends, which
+	// is not simulated.
+	UnreadPushes int `json:"unread_pushes"`
 	// WorkerFetches counts http URLs of images that reached a worker though the
 	// render service had never seen them: had it been a real one, a download.
 	WorkerFetches int `json:"worker_fetches"`

@@ -50,7 +50,8 @@ func (l *leg) noteTransferParams() {
 	for _, name := range transferNames {
 		_, atTop := l.body[name]
 		_, inside := extra[name]
-		allowed := l.name == Prefill || l.name == Decode && name == "kv_transfer_params"
+		allowed := l.name == Prefill || l.name == Reserve && name == "ec_transfer_params" || l.name == Decode && name == "kv_transfer_params" ||
+			l.name == Encode && name == "ec_transfer_params" && l.cluster.options.EC == ECMooncake
 		if l.cluster.pairs() {
 			allowed = (l.name == Prefill || l.name == Reserve) && name == "ec_transfer_params"
 		}
