@@ -50,6 +50,9 @@ type endpoint struct {
 	pin string
 }
 
+// text is the endpoint as a header would say it.
+func (e endpoint) text() string { return cmp.Or(e.pin, e.peer.Host) }
+
 // The forms of bootstrap_from.
 const (
 	fromReserve = "reserve"
@@ -59,10 +62,16 @@ const (
 
 const bootstrapForms = `"reserve", "header:<name>" or "static:<host>[,…]"`
 
+// needy is a connector as far as a bootstrap has to know it.
+type needy interface {
+	Name() string
+	Needs() kv.Needs
+}
+
 // newBootstrap reads the settings bootstrap_from and bootstrap_header of a step
 // with this connector. It is nil for a connector that needs no address; then they
 // must not be set.
-func newBootstrap(deps Deps, params Params, from, header string, c kv.Connector) (*bootstrap, error) {
+func newBootstrap(deps Deps, params Params, from, header string, c needy) (*bootstrap, error) {
 	needs := c.Needs()
 	if !needs.Peer {
 		for _, s := range [...]struct{ key, value string }{{"bootstrap_from", from}, {"bootstrap_header", header}} {
@@ -98,7 +107,7 @@ func newBootstrap(deps Deps, params Params, from, header string, c kv.Connector)
 }
 
 // bootstrapPort is where prefill workers listen for decode workers.
-func bootstrapPort(deps Deps, c kv.Connector) int {
+func bootstrapPort(deps Deps, c needy) int {
 	at, lookup := c.Needs().Port, deps.LookupEnv
 	if lookup == nil {
 		lookup = os.LookupEnv
@@ -211,6 +220,19 @@ func (b *bootstrap) find(ctx context.Context, named string, leg gateway.Leg) (en
 	if err != nil {
 		return e, wire.Faultf(wire.UpstreamFailed, "the prefill worker is not known").Because(
 			fmt.Errorf("no earlier answer named it by the header %s of bootstrap_from", b.header))
+	}
+	return e, nil
+}
+
+// given is the worker that a request has been given to already, by its name. A nil
+// bootstrap knows no port of its own.
+func (b *bootstrap) given(named string) (endpoint, error) {
+	if b == nil {
+		b = &bootstrap{}
+	}
+	e, err := b.endpoint(named)
+	if err != nil {
+		return e, wire.Faultf(wire.UpstreamFailed, "the prefill worker is not known").Because(errors.New("it was named, but not as host:port"))
 	}
 	return e, nil
 }

@@ -116,8 +116,11 @@ func (p *Pipeline) watched() string {
 // checkNamed checks that there is an earlier answer which can name the worker.
 func (p *Pipeline) checkNamed(at map[string]int) error {
 	_, pair := at[stepPrefillDecode]
-	_, encodes := at[stepEncode]
+	e, encodes := at[stepEncode]
 	_, probes := at[stepConditional]
+	if encodes && !probes && p.phases[e].(*encode).bootstraps().watches() != "" {
+		return fmt.Errorf("pipeline: bootstrap_from = %q of %q needs a %q step, whose answers have that header", fromHeader+p.watched(), stepEncode, stepConditional)
+	}
 	if name := p.watched(); pair && name != "" && !encodes && !probes {
 		return fmt.Errorf("pipeline: bootstrap_from = %q needs a step before %q whose answers have that header: %q or %q",
 			fromHeader+name, stepPrefillDecode, stepConditional, stepEncode)
@@ -136,9 +139,10 @@ func (p *Pipeline) connect(at map[string]int) {
 	for _, ph := range p.phases {
 		switch ph := ph.(type) {
 		case *conditional:
-			ph.hold, ph.whole, ph.names = p.holds(), whole, names
+			ph.hold, ph.whole, ph.names = p.last().hold, whole, names
 		case *encode:
 			ph.probed, ph.whole, ph.names = probed, whole, names
+			p.last().pushes = ph.pusher != nil
 			tensors = tensors || !ph.openAI
 		case *prefill:
 			ph.probed = probed
@@ -152,13 +156,10 @@ func (p *Pipeline) connect(at map[string]int) {
 	}
 }
 
-// holds reports whether the last step holds first events.
-func (p *Pipeline) holds() bool {
-	switch last := p.phases[len(p.phases)-1].(type) {
-	case *decode:
-		return last.hold
-	case *prefillDecode:
-		return last.decode.hold
+// last returns the decode of the last step.
+func (p *Pipeline) last() *decode {
+	if pair, ok := p.phases[len(p.phases)-1].(*prefillDecode); ok {
+		return pair.decode
 	}
-	return false
+	return p.phases[len(p.phases)-1].(*decode)
 }

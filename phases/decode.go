@@ -37,6 +37,7 @@ type decode struct {
 	upstream *gateway.Upstream
 	kv       kv.Connector
 	hold     bool
+	pushes   bool // encode pushes embeddings, which can be read once
 	lease    time.Duration
 	metrics  *Metrics
 }
@@ -92,6 +93,9 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
+		if p.pushes && r.Encoded.Descriptors != nil {
+			run.rerun = stepEncode
+		}
 		run.once = r.Prefilled.Handoff != nil && p.kv.Pins()
 		run.handedOff = r.Prefilled.At
 	}
@@ -203,7 +207,7 @@ func (d *decoding) failed(ctx context.Context, sent gateway.Sent, err error) err
 	if errors.Is(err, errStale) {
 		d.metrics.handoffExpired.Inc()
 		if d.mayRerun(ctx, "kv_lease", "") {
-			return &again{stepPrefill, "kv_lease", err}
+			return &again{d.rerun, "kv_lease", err}
 		}
 		return err
 	}

@@ -20,6 +20,12 @@ type EncodeParams struct {
 	// ECConnector and UseOpenAIFormat, if set, are used instead of the pipeline's.
 	ECConnector     string `toml:"ec_connector"`
 	UseOpenAIFormat bool   `toml:"use_openai_format"`
+	// BootstrapFrom and BootstrapHeader say how the prefill worker is chosen that
+	// encode pushes to, as prefill's do; ConsumerPort is where it takes embeddings.
+	// For ec-mooncake.
+	BootstrapFrom   string `toml:"bootstrap_from"`
+	BootstrapHeader string `toml:"bootstrap_header"`
+	ConsumerPort    int    `toml:"consumer_port"`
 }
 
 // encode has encode workers compute the embedding of each distinct image of a
@@ -27,6 +33,7 @@ type EncodeParams struct {
 type encode struct {
 	upstream *gateway.Upstream
 	ec       ec.Connector
+	pusher   *pusher // of ec-mooncake, or nil
 	openAI   bool
 	probed   bool // as prefill's
 	whole    bool // as conditional's
@@ -49,7 +56,11 @@ func NewEncode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
-	return &encode{upstream: deps.Encode, ec: connector, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel,
+	pusher, err := newPusher(deps, params, p, connector)
+	if err != nil {
+		return nil, err
+	}
+	return &encode{upstream: deps.Encode, ec: connector, pusher: pusher, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -59,7 +70,13 @@ func (p *encode) Name() string { return stepEncode }
 func (p *encode) Pool() string { return PoolEncode }
 
 // String describes the phase for operators.
-func (p *encode) String() string { return "ec connector " + p.ec.Name() + ", " + formatName(p.openAI) }
+func (p *encode) String() string {
+	text := "ec connector " + p.ec.Name() + ", " + formatName(p.openAI)
+	if p.pusher != nil {
+		text += ", " + p.pusher.boot.String()
+	}
+	return text
+}
 
 func formatName(openAI bool) string {
 	if openAI {
@@ -88,6 +105,9 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 	}
 	format := r.format(p.openAI, src, p.metrics)
 	proto := r.Protocol
+	if p.pusher != nil {
+		return p.planPushes(r, src, format), nil
+	}
 	plan := Plan{MaxParallel: p.parallel}
 	seen := map[string]bool{}
 	for i, image := range src.Tokens.Features.Items {
@@ -138,6 +158,9 @@ type descriptors struct {
 }
 
 func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
+	if p.pusher != nil {
+		return Next, p.joinPushes(r, results)
+	}
 	answers := make([][]byte, 0, len(results))
 	for _, result := range results {
 		d := result.(descriptors)

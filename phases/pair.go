@@ -24,6 +24,8 @@ import (
 type pair struct {
 	*prefillDecode
 	worker      string // as find has it
+	pushed      bool   // it has been sent the embeddings of the request's images
+	rerun       string // the step from which the request can start again
 	prefillLeg  gateway.Leg
 	prefillBody func(id string, told wire.Transfers) wire.Payload
 	decoding    *decoding
@@ -100,12 +102,20 @@ func (x *pair) runPrefill(parent context.Context) (Result, error) {
 
 // locate finds the worker, if the connector needs to know it.
 func (x *pair) locate(ctx context.Context) (endpoint, error) {
-	if x.boot == nil {
-		return endpoint{}, nil
+	var at endpoint
+	var err error
+	switch {
+	case x.pushed:
+		at, err = x.boot.given(x.worker)
+	case x.boot != nil:
+		leg := x.prefillLeg
+		leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
+		at, err = x.boot.find(ctx, x.worker, leg)
 	}
-	leg := x.prefillLeg
-	leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
-	return x.boot.find(ctx, x.worker, leg)
+	if err == nil {
+		at.peer, err = identified(ctx, x.engines, at.peer, x.needs, x.decoding.spent)
+	}
+	return at, err
 }
 
 // whyIgnored says what became of a prefill that failed when it did not matter. It
@@ -129,7 +139,7 @@ func (x *pair) worthAgain(ctx context.Context, sent *gateway.Sent, err error) er
 		!x.prefill.Retry(ctx, 1, reason, wire.FaultOf(err).RetryAfter, x.prefillLeg.Deadline) {
 		return err
 	}
-	return &again{stepPrefillDecode, reason, err}
+	return &again{x.rerun, reason, err}
 }
 
 // runDecode is decode's task.

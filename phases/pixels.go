@@ -3,6 +3,7 @@ package phases
 import (
 	"context"
 
+	"github.com/llm-coordinator/coordinator/connectors/ec"
 	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/kwargs"
@@ -23,9 +24,10 @@ type pixels struct {
 }
 
 // pixels returns how the leg of a request is made smaller; nil: not at all.
-// embeddings is what the leg says of them.
+// embeddings is what the leg says of them. Those that were pushed can be read once,
+// so that a second leg would be in vain.
 func (p *prefill) pixels(r *Request, format wire.Format, embeddings wire.Text) *pixels {
-	if format != wire.TokensIn || embeddings == nil || !p.ec.Described() {
+	if _, pushes := p.ec.(ec.Pusher); pushes || format != wire.TokensIn || embeddings == nil || !p.ec.Described() {
 		return nil
 	}
 	return &pixels{prefill: p, descriptors: r.Encoded.Descriptors, memory: r.Memory}
@@ -36,7 +38,10 @@ func (x *pixels) call(ctx context.Context, up *gateway.Upstream, leg gateway.Leg
 	if x == nil || !x.reduce(src, leg.Journal.Note) {
 		return up.Call(ctx, leg)
 	}
-	defer func() { x.memory.Refund(x.charged) }()
+	defer func() {
+		x.memory.Refund(x.charged)
+		x.charged = 0 // another worker may be next
+	}()
 	leg.Spare = true
 	answer, sent, err = up.Call(ctx, leg)
 	if err == nil || !sent.WorkerFailed() || ctx.Err() != nil {

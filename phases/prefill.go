@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/connectors/ec"
@@ -27,6 +28,13 @@ type PrefillParams struct {
 	// StripPixels reduces rendered tensors to what a worker needs that fetches the
 	// embedding, where render gives no metadata that says the same.
 	StripPixels bool `toml:"strip_pixels"`
+	// BootstrapFrom says how the prefill worker is found, for connectors that have to
+	// tell decode: reserve, header:<name> or static:<host>[,…]. BootstrapHeader is the
+	// header of the gateway's answer to reserve.
+	BootstrapFrom   string `toml:"bootstrap_from"`
+	BootstrapHeader string `toml:"bootstrap_header"`
+	// Fleet is how the model is split on the workers, for kv-moriio.
+	Fleet FleetParams `toml:"fleet"`
 }
 
 // prefill has a prefill worker compute the prompt's KV and keep it for decode.
@@ -38,6 +46,8 @@ type prefill struct {
 	upstream, decode *gateway.Upstream
 	kv               kv.Connector
 	ec               ec.Connector
+	boot             *bootstrap // nil: the connector needs none
+	engines          Engines
 	openAI           bool
 	release          bool
 	strip            bool
@@ -50,7 +60,7 @@ type prefill struct {
 
 // NewPrefill builds a prefill phase.
 func NewPrefill(deps Deps, params Params) (Phase, error) {
-	p := PrefillParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat, ReleaseOnAbort: true}
+	p := PrefillParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, UseOpenAIFormat: deps.UseOpenAIFormat, ReleaseOnAbort: true, Fleet: oneRank}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -65,7 +75,14 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, params.Errorf("ec_connector", "%v", err)
 	}
-	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, strip: p.StripPixels, lease: deps.KVLease,
+	if connector, err = p.Fleet.sized(params, connector); err != nil {
+		return nil, err
+	}
+	boot, err := newBootstrap(deps, params, p.BootstrapFrom, p.BootstrapHeader, connector)
+	if err != nil {
+		return nil, err
+	}
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, boot: boot, engines: deps.Engines, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, strip: p.StripPixels, lease: deps.KVLease,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -74,13 +91,19 @@ func (p *prefill) Name() string { return stepPrefill }
 // Pool is the one that operators see beside the phase.
 func (p *prefill) Pool() string { return PoolPrefill }
 
+// bootstraps returns where the step finds its prefill workers, nil if it need not.
+func (p *prefill) bootstraps() *bootstrap { return p.boot }
+
 // String describes the phase for operators.
 func (p *prefill) String() string {
-	stripped := ""
+	text := "kv connector " + p.kv.Name() + ", " + formatName(p.openAI)
 	if p.strip {
-		stripped = ", pixels stripped"
+		text += ", pixels stripped"
 	}
-	return "kv connector " + p.kv.Name() + ", " + formatName(p.openAI) + stripped
+	if p.boot != nil {
+		text += ", " + p.boot.String()
+	}
+	return text
 }
 
 // Admit refuses a request at the door while no prefill may be sent.
@@ -99,44 +122,45 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
-	pixels := p.pixels(r, format, embeddings)
-	var exchange kv.Exchange // of the last attempt
-	leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
+	_, pushes := p.ec.(ec.Pusher)
+	run := &prefilling{prefill: p, src: &src, pixels: p.pixels(r, format, embeddings), named: r.namedWorker(), pushed: pushes && embeddings != nil && r.worker != nil, anew: r.Decoded.Reruns > 0, rerun: r.Decoded.Reruns == 0}
+	run.leg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
-			exchange = p.kv.Begin(kv.Peer{})
-			told := exchange.Prefill()
+			told := run.begin()
 			told.EC = embeddings
 			return proto.PrefillLeg(src, format, id, told)
 		}}
+	run.asking = func(id string) wire.Payload { return proto.PrefillLeg(src, format, id, wire.Transfers{EC: embeddings}) }
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },
-		Tasks: []Task{{Pool: PoolPrefill, Run: func(ctx context.Context) (Result, error) {
-			answer, sent, err := pixels.call(ctx, p.upstream, leg, &src)
-			if err != nil {
-				return nil, err
-			}
-			transfer := wire.Transfer(answer)
-			p.hosts.look(transfer, p.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
-			found := Prefilled{Ran: true, At: time.Now(), Attempts: sent.Attempts}
-			if told := exchange.Decode(transfer); told.HandOff() {
-				found.Handoff = &told
-			}
-			return found, nil
-		}}},
+		Tasks:  []Task{{Pool: PoolPrefill, Run: run.run}},
 	}, nil
 }
 
 func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
 	found := results[0].(Prefilled)
-	found.Attempts += r.Prefilled.Attempts
 	r.Prefilled = found
 	r.Decoded.reached = nil
-	if p.kv.Pins() && found.Handoff == nil {
+	if (p.kv.Pins() || p.boot != nil) && found.Handoff == nil {
 		p.metrics.handoffMissing.Inc()
 		r.note("prefill gave no hand-off")
 	}
 	return Next, nil
+}
+
+// Recover starts the request again from encode, once, if the worker that had its
+// embeddings has failed.
+func (p *prefill) Recover(r *Request, err error) (Verdict, error) {
+	a := (*fromEncode)(nil)
+	if !errors.As(err, &a) {
+		return Verdict{}, err
+	}
+	r.Decoded.Reruns++
+	r.Prefilled.Attempts += a.attempts
+	p.metrics.reruns.WithLabelValues(a.reason).Inc()
+	r.note("run again from " + a.from + ": " + a.reason)
+	return Verdict{Again: a.from}, nil
 }
 
 // takeDecodePermit takes the permit to send decode unless the request has it.

@@ -46,7 +46,8 @@ type prefillDecode struct {
 	needs   kv.Needs
 	ec      ec.Connector
 	boot    *bootstrap // nil: the connector needs no address
-	probed  bool       // as prefill's
+	engines Engines
+	probed  bool // as prefill's
 	metrics *Metrics
 }
 
@@ -77,7 +78,7 @@ func NewPrefillDecode(deps Deps, params Params) (Phase, error) {
 		deps.Metrics.prefillIgnored.WithLabelValues(string(result)) // so that it is there before the first
 	}
 	answer := &decode{own: stepPrefillDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}
-	return &prefillDecode{decode: answer, prefill: deps.Prefill, kv: connector, needs: needs, ec: embeddings, boot: boot, metrics: deps.Metrics}, nil
+	return &prefillDecode{decode: answer, prefill: deps.Prefill, kv: connector, needs: needs, ec: embeddings, boot: boot, engines: deps.Engines, metrics: deps.Metrics}, nil
 }
 
 func (p *prefillDecode) Name() string { return stepPrefillDecode }
@@ -139,7 +140,10 @@ func (p *prefillDecode) Plan(r *Request) (Plan, error) {
 func (p *prefillDecode) begin(r *Request) *pair {
 	proto, src, embeddings := r.Protocol, r.source(), p.ec.Prefill(r.Encoded.Descriptors)
 	format, _ := proto.Format(true, src)
-	x := &pair{prefillDecode: p, told: make(chan struct{}), worker: r.namedWorker()}
+	x := &pair{prefillDecode: p, told: make(chan struct{}), worker: r.namedWorker(), pushed: p.decode.pushes && embeddings != nil, rerun: stepPrefillDecode}
+	if x.pushed {
+		x.rerun = stepEncode
+	}
 	x.prefillLeg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer,
 		Resend: gateway.ResendUnreached, Scratch: true, Deadline: r.Deadline, Journal: r.Journal}
 	if p.needs.Whole && r.Stream {
@@ -158,7 +162,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 		}
 		return proto.DecodeLeg(src, x.exchange.Decode(nil))
 	}
-	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: stepPrefillDecode,
+	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: x.rerun,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline, beside: x}
 	x.decoding.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts, Body: decodeBody,
 		Resend: gateway.ResendUnreached, Deadline: r.Deadline, Hold: p.decode.hold, Journal: r.Journal}

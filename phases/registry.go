@@ -32,6 +32,8 @@ type Deps struct {
 	// name none, UseOpenAIFormat is the format of those that say nothing.
 	KVConnector, ECConnector string
 	UseOpenAIFormat          bool
+	// Engines knows the ids of engines, for connectors that need them.
+	Engines Engines
 	// LookupEnv finds environment variables; nil is os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
 	// KVLease is how long a worker keeps a prefill's KV for its decode.

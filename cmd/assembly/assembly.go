@@ -24,6 +24,7 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/admin"
 	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/budget"
+	"github.com/llm-coordinator/coordinator/transport/engines"
 	"github.com/llm-coordinator/coordinator/transport/files"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/server"
@@ -54,6 +55,7 @@ type Coordinator struct {
 	traces         *trace.Exporter // nil: none are exported
 	gatewayMetrics *gateway.Metrics
 	phaseMetrics   *phases.Metrics
+	engines        phases.Engines
 	brokerMetrics  *broker.Metrics
 	reloads        *prometheus.CounterVec
 
@@ -82,6 +84,8 @@ type Options struct {
 	// LookupEnv finds the variables that headers are taken from; nil is
 	// os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
+	// Engines knows the ids of prefill workers' engines; nil asks the workers.
+	Engines phases.Engines
 	// OpenBroker opens the broker of an async-broker step; nil is broker.Open.
 	OpenBroker func(context.Context, broker.Settings) (OpenedBroker, error)
 	// FilesEvery is how often certificates and credentials are looked at, as
@@ -115,6 +119,9 @@ func New(cfg *conf.Config, o Options) (*Coordinator, error) {
 	c.registerRetries(cfg.Gateway.Retry)
 	c.registerReloads()
 	c.gatewayMetrics, c.phaseMetrics = gateway.NewMetrics(c.Registry), phases.NewMetrics(c.Registry)
+	if c.engines = o.Engines; c.engines == nil {
+		c.engines = engines.New(o.Dial)
+	}
 	c.brokerMetrics = broker.NewMetrics(c.Registry, c.gatewayMetrics)
 	secure, err := serverTLS(cfg, o)
 	if err != nil {

@@ -87,6 +87,7 @@ func (b *builder) build() (err error) {
 		},
 		NewBroker:   b.broker,
 		KVConnector: p.KVConnector, ECConnector: p.ECConnector, UseOpenAIFormat: p.UseOpenAIFormat, KVLease: p.KVLease,
+		Engines:   b.c.engines,
 		LookupEnv: b.c.options.LookupEnv,
 		Memory:    b.c.Memory,
 		OnClose:   func(f func()) { b.g.closers = append(b.g.closers, f) },

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"cmd/migrate":       {"conf", "phases"},
 	"cmd/plan":          {"conf", "loadtest/scrape", "phases"},
 	"cmd/docs":          {"conf"},
-	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/broker", "transport/budget", "transport/files", "transport/gateway", "transport/monitor", "transport/server", "transport/trace", "transport/wire"},
+	"cmd/assembly":      {"actors", "conf", "phases", "transport/admin", "transport/broker", "transport/budget", "transport/engines", "transport/files", "transport/gateway", "transport/monitor", "transport/server", "transport/trace", "transport/wire"},
 	"transport/budget":  {"transport/wire"},
 	"transport/server":  {"phases", "transport/budget", "transport/journal", "transport/wire"}, // the engine is an interface to it
 	"transport/admin":   {"transport/monitor"},                                                 // it shows views of requests, and nothing of a server's
@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"connectors/kv":     {"connectors", "transport/wire"},
 	"transport/gateway": {"transport/budget", "transport/files", "transport/journal", "transport/wire"},
 	"transport/broker":  {"transport/gateway", "transport/wire"},
+	"transport/engines": {"transport/wire"},
 	"transport/files":   {},
 	"transport/media":   {"transport/budget", "transport/wire"},
 	"transport/wire":    {},

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,7 +130,7 @@ func (g *dialGate) dial(ctx context.Context, network, addr string) (net.Conn, er
 // file is the configuration file of a setup.
 func (r *rig) file(s setup) string {
 	s = s.whole()
-	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), ", RENDER", prefixed(s.render)).Replace(s.steps)
+	steps := strings.NewReplacer("CLUSTER", r.cluster.URL(), "WORKERPORT", r.workerPort(), ", RENDER", prefixed(s.render)).Replace(s.steps)
 	return "log_level = 5\n" + tables(s.toml, "gateway", fmt.Sprintf("address = %q\n", cmp.Or(s.gateway, r.cluster.URL()))) +
 		fmt.Sprintf("[pipeline]\nkv_connector = %q\nec_connector = %q\nuse_openai_format = %t\n%s", s.kv, s.ec, !s.tokensIn, s.pipeline) + steps
 }
@@ -160,7 +161,7 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.trace {
 		level = wire.LevelTrace
 	}
-	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial, Load: load,
+	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial, Load: load, LookupEnv: r.lookupEnv,
 		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: level}))})
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +181,21 @@ func newRig(t testing.TB, s setup) *rig {
 	}()
 	t.Cleanup(r.close)
 	return r
+}
+
+// workerPort is where the cluster's prefill worker listens for other workers.
+func (r *rig) workerPort() string {
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.cluster.URL(), "http://"))
+	return port
+}
+
+// lookupEnv tells the coordinator what its workers are told.
+func (r *rig) lookupEnv(name string) (string, bool) {
+	switch name {
+	case "VLLM_MOONCAKE_BOOTSTRAP_PORT", "VLLM_P2P_SIDE_CHANNEL_PORT":
+		return r.workerPort(), true
+	}
+	return os.LookupEnv(name)
 }
 
 func prefixed(params string) string {

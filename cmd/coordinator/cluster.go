@@ -15,9 +15,9 @@ func simulate(ctx context.Context, args, _ []string, stdout, stderr io.Writer) e
 	var o cluster.Options
 	addr := fs.String("addr", "127.0.0.1:9100", "`address` of the gateway and render service")
 	fs.StringVar(&o.Model, "model", cluster.DefaultModel, "`name` of the model that is served")
-	fs.StringVar(&o.KV, "kv", cluster.KVNixl, "kv `connector` of the workers: kv-nixl, kv-shared-storage or kv-sglang")
-	fs.StringVar(&o.WorkerHeader, "worker-header", "X-Prefill-Worker", "`name` of the header by which the gateway names a prefill worker, with kv-sglang")
-	fs.StringVar(&o.EC, "ec", cluster.ECNixl, "ec `connector` of the workers: ec-nixl or ec-shared-storage")
+	fs.StringVar(&o.KV, "kv", cluster.KVNixl, "kv `connector` of the workers: kv-nixl, kv-shared-storage, kv-sglang, kv-lmcache, kv-mooncake, kv-moriio or kv-offloading")
+	fs.StringVar(&o.WorkerHeader, "worker-header", "X-Prefill-Worker", "`name` of the header by which the gateway names a prefill worker, where others are told of it")
+	fs.StringVar(&o.EC, "ec", cluster.ECNixl, "ec `connector` of the workers: ec-nixl, ec-shared-storage or ec-mooncake")
 	fs.StringVar(&o.GenerateParams, "generate-params", cluster.GenerateParamsChecked,
 		"where workers read transfer params on the generate `route`: old, new or checked (new, and both places must agree)")
 	fs.BoolVar(&o.CacheDecodes, "cache-decodes", false, "a prompt that was decoded is cached: a conditional decode of it is served")

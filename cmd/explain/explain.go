@@ -51,7 +51,7 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	upstreams := startStandIn(cfg.Gateway.ProfileHeader, quiet.worker)
 	defer upstreams.close()
 	var waiting queue
-	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial, OpenBroker: waiting.open,
+	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial, OpenBroker: waiting.open, Engines: upstreams,
 		LookupEnv: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		return nil, fmt.Errorf("build a coordinator: %w", err)

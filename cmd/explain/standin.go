@@ -64,6 +64,9 @@ func (s *standIn) dial(ctx context.Context, network, address string) (net.Conn, 
 	return s.pipe.DialContext(ctx, network, address)
 }
 
+// Engine makes up the id of an engine: no worker is asked.
+func (s *standIn) Engine(context.Context, string, bool) (string, error) { return engineID, nil }
+
 func (s *standIn) close() {
 	_ = s.server.Close() // its only error is that of closing the listener
 	s.serving.Wait()
@@ -123,6 +126,11 @@ const (
 	encodeHost  = "placeholder-encode-host"
 	descriptor  = `{"peer_host":"` + encodeHost + `","peer_port":1,"size_bytes":1,"nixl_agent_metadata_b64":"placeholder-metadata"}`
 	handoff     = `{"do_remote_prefill":true,"do_remote_decode":false,"remote_engine_id":"` + engineID + `","remote_block_ids":[1],"remote_host":"` + prefillHost + `","remote_port":1}`
+	// ranks is in a prefill leg of kv-moriio, pushes in an encode leg of ec-mooncake.
+	ranks       = `"remote_dp_size"`
+	moriio      = `,"remote_handshake_port":1,"remote_notify_port":1,"transfer_id":"placeholder"}`
+	pushes      = `"ec_items"`
+	pushed      = `{"ec_items":[{"placeholder-metadata":"` + encodeHost + `"}]}`
 	emptyAnswer = `{"id":"placeholder","object":"placeholder","choices":[]}`
 )
 
@@ -132,9 +140,16 @@ func (l *seen) answer() []byte {
 	}
 	switch l.profile {
 	case stepEncode:
+		if bytes.Contains(l.body, []byte(pushes)) {
+			return []byte(`{"choices":[],"ec_transfer_params":` + pushed + `}`)
+		}
 		return fmt.Appendf(nil, `{"choices":[],"ec_transfer_params":{"%s%d":%s}}`, hashPrefix, l.image, descriptor)
 	case stepPrefill:
-		return []byte(`{"choices":[],"kv_transfer_params":` + handoff + `}`)
+		given := handoff
+		if bytes.Contains(l.body, []byte(ranks)) {
+			given = strings.TrimSuffix(handoff, "}") + moriio
+		}
+		return []byte(`{"choices":[],"kv_transfer_params":` + given + `}`)
 	}
 	return []byte(emptyAnswer)
 }

@@ -95,7 +95,7 @@ var stepNotes = map[string][]string{
 		"prefill worker: set bootstrap_from (\"reserve\" with bootstrap_header, \"header:<name>\" or \"static:<host>\"; docs/operations.md).",
 	},
 	"conditional-decode": {"timeout is new: of the probe; without it decode's"},
-	"prefill":            {"release_on_abort is new: KV that no decode will fetch is let go of, with kv-nixl"},
+	"prefill":            {"release_on_abort is new: KV that no decode will fetch is let go of, with connectors that pin it"},
 }
 
 // injected are the parameters that every step may have there, because they are put

@@ -8,6 +8,22 @@ import (
 // EncodeLeg is the body of the encode leg of one medium: that alone, and
 // of the prompt's token ids the first one (BOS) and those that stand for it.
 func (p *Protocol) EncodeLeg(s Source, f Format, item int) Payload {
+	return p.encode(s, f, item).Payload()
+}
+
+// PushLeg is that of a connector that has to tell encode something: its transfer
+// params, in both places of the generate protocol.
+func (p *Protocol) PushLeg(s Source, f Format, item int, params Text) Payload {
+	e := p.encode(s, f, item)
+	if f == TokensIn {
+		t := Text{[]byte(`{"max_tokens":1,"extra_args":{"ec_transfer_params":`)}
+		e.Set("sampling_params", append(append(t, params...), []byte(`}}`)))
+	}
+	e.Set("ec_transfer_params", params)
+	return e.Payload()
+}
+
+func (p *Protocol) encode(s Source, f Format, item int) *Edit {
 	im := &s.Tokens.Features.Items[item]
 	first, _ := idRange(s.Tokens.IDs, 1, 1)
 	ids := append([]byte("["), first...)
@@ -41,7 +57,7 @@ func (p *Protocol) EncodeLeg(s Source, f Format, item int) Payload {
 	if f == OpenAI { // they decide the pixels, and so the hash
 		e.copy(s.Body, "mm_processor_kwargs", "media_io_kwargs")
 	}
-	return e.Payload()
+	return e
 }
 
 // oneItem are the features of one medium.

@@ -1,0 +1,161 @@
+package assembly_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+)
+
+// workersFrom are the ways to find the prefill worker of a request.
+var workersFrom = []string{
+	`bootstrap_from = "static:127.0.0.1"`,
+	`bootstrap_from = "static:127.0.0.1:WORKERPORT"`,
+	`bootstrap_from = "reserve", bootstrap_header = "x-prefill-worker"`,
+	`bootstrap_from = "header:x-prefill-worker"`,
+}
+
+// TestPrefillWorkerIsFound in each way, by both steps, for the connectors that have
+// to know it.
+func TestPrefillWorkerIsFound(t *testing.T) {
+	for _, kv := range []string{cluster.KVMooncake, cluster.KVOffloading} {
+		for _, from := range workersFrom {
+			for _, step := range []string{"prefill", "prefill-decode"} {
+				t.Run(kv+"/"+from+"/"+step, func(t *testing.T) {
+					last := prefillStep + "params = { " + from + " }\n" + decodeStep
+					want, before := []string{"render", "prefill", "decode"}, ""
+					if step == "prefill-decode" {
+						last = pairOf(from)
+						if strings.Contains(from, "header:") {
+							before, want = conditionalStep, []string{"render", "probe", "prefill", "decode"}
+						}
+					}
+					r := newRig(t, setup{kv: kv, steps: renderStep + before + last})
+					for _, stream := range []bool{false, true} {
+						id := fmt.Sprintf("id-%t", stream)
+						got := r.post(chatPath, chatBody("one two", stream), "X-Request-Id", id)
+						if got.status != http.StatusOK || said(t, got.body, stream) != cluster.Reply("one two") {
+							t.Errorf("got %d %s", got.status, got.body)
+						}
+						legs := r.legsOf(id)
+						if step == "prefill-decode" {
+							slices.Sort(legs)
+							slices.Sort(want)
+						}
+						if !slices.Equal(legs, want) {
+							t.Errorf("legs %v, want %v", legs, want)
+						}
+						for _, l := range r.cluster.Legs(id) {
+							pin := l.Header.Get("X-Prefill-Pin-Host-Port")
+							pinned := strings.Contains(from, "reserve") || strings.Contains(from, "PORT") || before != ""
+							if l.Name == cluster.Prefill && (pin != "") != pinned {
+								t.Errorf("prefill is pinned to %q", pin)
+							}
+						}
+					}
+					r.settled()
+					if st := r.cluster.State(); st.FetchedKV != 2 || st.Recomputed != 0 {
+						t.Errorf("%+v", st)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestEncodeChoosesTheWorkerThatPrefillGoesTo, in each way, and reserves it once.
+func TestEncodeChoosesTheWorkerThatPrefillGoesTo(t *testing.T) {
+	for _, from := range workersFrom {
+		for _, kv := range []string{cluster.KVNixl, cluster.KVMooncake} {
+			t.Run(from+"/"+kv, func(t *testing.T) {
+				probe := ""
+				if strings.Contains(from, "header:") {
+					probe = conditionalStep
+				}
+				r := newRig(t, setup{kv: kv, ec: cluster.ECMooncake, steps: mediaStep + renderStep + probe +
+					encodeStep + "params = { consumer_port = WORKERPORT, " + from + " }\n" + prefillOf(kv) + decodeStep})
+				got := r.post(chatPath, `{"model":"demo-model","messages":`+r.fill(shapes[4].messages)+`}`, "X-Request-Id", "id")
+				if want := cluster.ReplyWithImages(shapes[4].text, r.hashes(shapes[4].images)...); got.status != 200 || said(t, got.body, false) != want {
+					t.Errorf("got %d %s", got.status, got.body)
+				}
+				r.settled()
+				st := r.cluster.State()
+				if want := map[bool]int{true: 1}[strings.Contains(from, "reserve")]; st.Legs[cluster.Reserve] != want || st.EncodeCalls != 3 || st.UnreadPushes != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		}
+	}
+}
+
+// TestWorkerThatIsNotNamed: there is no hand-off, decode computes the prompt, and
+// it is counted.
+func TestWorkerThatIsNotNamed(t *testing.T) {
+	for _, kv := range []string{cluster.KVMooncake, cluster.KVOffloading} {
+		r := newRig(t, setup{kv: kv, cluster: cluster.Options{WorkerHeader: "x-other", Lease: shortLease},
+			steps: renderStep + prefillStep + "params = { bootstrap_from = \"header:x-prefill-worker\" }\n" + decodeStep})
+		if got := r.post(chatPath, chatBody("one two", false)); got.status != 200 || said(t, got.body, false) != cluster.Reply("one two") {
+			t.Errorf("%s: got %d %s", kv, got.status, got.body)
+		}
+		r.settled()
+		if n, st := r.metric(t, "llm_d_coordinator_kv_handoff_missing_total"), r.cluster.State(); n != 1 || st.Recomputed != 1 {
+			t.Errorf("%s: %v counted, %+v", kv, n, st)
+		}
+		if !strings.Contains(r.logs.String(), "prefill's answer does not name the worker") {
+			t.Errorf("%s: the request's line says nothing of it", kv)
+		}
+	}
+}
+
+// TestEngineThatIsNotKnown fails the attempt; the next may find it.
+func TestEngineThatIsNotKnown(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		fault  cluster.Fault
+		status int
+		legs   []string
+	}{
+		{"for good", cluster.Fault{Status: 500}, 502, []string{"render"}},
+		{"no JSON", cluster.Fault{Garbage: true}, 502, []string{"render"}},
+		{"redirected", cluster.Fault{Redirect: "http://127.0.0.1:1/query"}, 502, []string{"render"}},
+		{"once", cluster.Fault{Drop: true, Times: 1}, 200, []string{"render", "prefill", "decode"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + prefillOf(cluster.KVMooncake) + decodeStep})
+			tt.fault.Leg = cluster.Query
+			r.cluster.AddFault(tt.fault)
+			got := r.post(chatPath, chatBody("one two", false), "X-Request-Id", "id")
+			if got.status != tt.status || strings.Contains(got.body, "127.0.0.1") {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			if legs := r.legsOf("id"); !slices.Equal(legs, tt.legs) {
+				t.Errorf("legs %v", legs)
+			}
+			r.settled()
+		})
+	}
+}
+
+// TestEnginesAreAskedForSeldom: what is known is used again for seconds, but not by a
+// request that has failed.
+func TestEnginesAreAskedForSeldom(t *testing.T) {
+	r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + prefillOf(cluster.KVMooncake) + decodeStep, cluster: cluster.Options{Lease: shortLease}})
+	for range 5 {
+		r.post(chatPath, chatBody("one two", false))
+	}
+	if n := r.cluster.Count(cluster.Query); n > 2 { // the test may take seconds
+		t.Errorf("asked %d times", n)
+	}
+	before := r.cluster.Count(cluster.Query)
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Status: 500, Times: 1})
+	if got := r.post(chatPath, chatBody("one two", false)); got.status != 200 {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if n := r.cluster.Count(cluster.Query); n == before {
+		t.Error("a request that is run again believes what was known")
+	}
+	r.settled()
+}
