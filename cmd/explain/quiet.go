@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -79,10 +80,18 @@ func (q *quiet) step(into *conf.Step, step conf.Step) error {
 	case stepPair:
 		var p phases.PrefillDecodeParams
 		err := step.Params.Decode(&p)
-		q.pair, q.worker = true, p.BootstrapHeader
-		if name, ok := strings.CutPrefix(p.BootstrapFrom, "header:"); ok {
-			q.worker = name
-		}
+		q.pair = true
+		q.named(p.BootstrapFrom, p.BootstrapHeader)
+		return err
+	case stepPrefill:
+		p := phases.PrefillParams{}
+		err := step.Params.Decode(&p)
+		q.named(p.BootstrapFrom, p.BootstrapHeader)
+		return err
+	case stepEncode:
+		p := phases.EncodeParams{}
+		err := step.Params.Decode(&p)
+		q.named(p.BootstrapFrom, p.BootstrapHeader)
 		return err
 	case stepRender:
 		if err := step.Params.Decode(&q.render); err != nil {
@@ -143,4 +152,12 @@ func (q *quiet) address(host string) string {
 		return maskURL(strings.TrimSuffix(q.render.Address, "/"))
 	}
 	return strings.TrimSuffix(q.real.Gateway.Address, "/")
+}
+
+// named notes the header by which a step finds its prefill worker, if it does by one.
+func (q *quiet) named(from, header string) {
+	if name, ok := strings.CutPrefix(from, "header:"); ok {
+		header = name
+	}
+	q.worker = cmp.Or(header, q.worker)
 }
