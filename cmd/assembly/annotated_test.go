@@ -82,7 +82,7 @@ func TestPipelinesThatCannotServeFailAtStartup(t *testing.T) {
 		{"prefill twice", "", prefillStep + prefillStep + decodeStep, `step "prefill" is there twice`},
 		{"render after prefill", "", prefillStep + render + decodeStep, `"render" must come before "prefill"`},
 		{"connectors differ", "", prefillStep + "params = { kv_connector = \"kv-nixl\" }\n" + decodeStep, "prefill has the kv connector kv-nixl and decode kv-shared-storage"},
-		{"no such connector", "kv_connector = \"kv-nixle\"\n", prefillStep + decodeStep, `unknown kv connector "kv-nixle" (there are: kv-nixl, kv-sglang, kv-shared-storage)`},
+		{"no such connector", "kv_connector = \"kv-nixle\"\n", prefillStep + decodeStep, `unknown kv connector "kv-nixle" (there are: kv-lmcache, kv-mooncake, kv-moriio, kv-nixl, kv-offloading, kv-sglang, kv-shared-storage)`},
 		{"sglang", "kv_connector = \"kv-sglang\"\n", prefillStep + decodeStep, `kv-sglang needs prefill and decode in flight together: use one step "prefill-decode" instead of the two`},
 		{"sglang on decode alone", "kv_connector = \"kv-sglang\"\n", decodeStep, `use one step "prefill-decode"`},
 		{"nixl on the pair", "kv_connector = \"kv-nixl\"\n", pairStep(byReserve), `kv-nixl has decode sent once prefill has answered: use the steps "prefill" and "decode" instead of "prefill-decode"`},

@@ -28,7 +28,7 @@ func TestPrefillWorkerIsFound(t *testing.T) {
 					last := prefillStep + "params = { " + from + " }\n" + decodeStep
 					want, before := []string{"render", "prefill", "decode"}, ""
 					if step == "prefill-decode" {
-						last = pairOf(from)
+						last = pairStep(from)
 						if strings.Contains(from, "header:") {
 							before, want = conditionalStep, []string{"render", "probe", "prefill", "decode"}
 						}
