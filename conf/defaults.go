@@ -50,6 +50,8 @@ func Default() Config {
 			// Each leg has a time-out already, and what is queued waits no longer than queue_timeout.
 			RequestTimeout: 0,
 			KVLease:        30 * time.Second, // of vLLM's NixlConnector
+			// What the endpoint picker's rollout plugin answers with by default.
+			ForwardResponseHeaders: []string{"x-llm-d-disagg-revision"},
 		},
 	}
 }

@@ -156,6 +156,7 @@ func TestGoodFiles(t *testing.T) {
 				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}, Broker: Pool{54, 55}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
 			c.Pipeline.RequestTimeout, c.Pipeline.KVLease = 51*time.Second, 52*time.Second
+			c.Pipeline.ForwardResponseHeaders = []string{"x-a", "x-b"}
 		},
 	}
 	paths, err := filepath.Glob("testdata/*.good.toml")

@@ -123,6 +123,9 @@ type Pipeline struct {
 	RequestTimeout time.Duration `toml:"request_timeout"`
 	// KVLease is how long a worker keeps a prefill's KV for its decode; longer than 0.
 	KVLease time.Duration `toml:"kv_lease"`
+	// ForwardResponseHeaders are the headers of answers of render, encode and prefill that a request's later legs
+	// carry; empty means none. Whether they are names of headers, and may be forwarded, is not checked here.
+	ForwardResponseHeaders []string `toml:"forward_response_headers"`
 	// Steps run in their order; [Parse] returns at least one.
 	Steps []Step `toml:"steps"`
 }

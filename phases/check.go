@@ -62,6 +62,9 @@ var orders = []struct{ first, then, why string }{
 // checkNeeds checks what steps need of each other.
 func (p *Pipeline) checkNeeds(at map[string]int) error {
 	_, hasRender := at[stepRender]
+	if err := p.checkDecode(at); err != nil {
+		return err
+	}
 	e, hasEncode := at[stepEncode]
 	f, hasPrefill := at[stepPrefill]
 	_, hasPair := at[stepPrefillDecode]
@@ -128,6 +131,27 @@ func (p *Pipeline) checkNamed(at map[string]int) error {
 	return nil
 }
 
+// checkDecode checks what decode is told to take over from other steps.
+func (p *Pipeline) checkDecode(at map[string]int) error {
+	decode, ok := p.phases[len(p.phases)-1].(*decode)
+	if !ok {
+		return nil
+	}
+	for _, need := range []struct {
+		param, step, why string
+		set              bool
+	}{
+		{"cached_tokens_from_prefill", stepPrefill, "whose answer says how many there were", decode.cached},
+		{"prompt_token_ids", stepPrefill, "whose hand-off carries them", decode.ids},
+		{"prompt_token_ids", stepRender, "which finds them", decode.ids},
+	} {
+		if _, ok := at[need.step]; need.set && !ok {
+			return fmt.Errorf("pipeline: %s of %q needs a %q step, %s", need.param, stepDecode, need.step, need.why)
+		}
+	}
+	return nil
+}
+
 // connect tells phases what they have to know of others.
 func (p *Pipeline) connect(at map[string]int) {
 	_, probed := at[stepConditional]
@@ -135,6 +159,10 @@ func (p *Pipeline) connect(at map[string]int) {
 	if i, ok := at[stepPrefillDecode]; ok {
 		last := p.phases[i].(*prefillDecode)
 		last.probed, whole = probed, last.needs.Whole
+	}
+	cached := false
+	if last, ok := p.phases[len(p.phases)-1].(*decode); ok {
+		cached = last.cached
 	}
 	for _, ph := range p.phases {
 		switch ph := ph.(type) {
@@ -145,7 +173,7 @@ func (p *Pipeline) connect(at map[string]int) {
 			p.last().pushes = ph.pusher != nil
 			tensors = tensors || !ph.openAI
 		case *prefill:
-			ph.probed = probed
+			ph.probed, ph.cached = probed, cached
 			tensors = tensors || !ph.openAI
 		}
 	}

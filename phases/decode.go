@@ -23,6 +23,12 @@ type DecodeParams struct {
 	// HoldFirstEvent holds a streamed answer back until its first event with
 	// content: a worker that fails before that can then be made good for.
 	HoldFirstEvent bool `toml:"hold_first_event"`
+	// PromptTokenIDs has the transfer params of a chat without media carry the
+	// prompt's token ids, so that a worker that reads them there does not tokenize.
+	PromptTokenIDs bool `toml:"prompt_token_ids"`
+	// CachedTokensFromPrefill has the usage of an answer say how many tokens of the
+	// prompt were cached as prefill did: decode counts fetched KV as cached.
+	CachedTokensFromPrefill bool `toml:"cached_tokens_from_prefill"`
 }
 
 // decode sends the client's request to a decode worker, with the hand-off if
@@ -38,6 +44,8 @@ type decode struct {
 	kv       kv.Connector
 	hold     bool
 	pushes   bool // encode pushes embeddings, which can be read once
+	ids      bool // prompt_token_ids
+	cached   bool // cached_tokens_from_prefill
 	lease    time.Duration
 	metrics  *Metrics
 }
@@ -55,7 +63,7 @@ func NewDecode(deps Deps, params Params) (Phase, error) {
 	if err := noSequence(params, connector); err != nil {
 		return nil, err
 	}
-	return &decode{own: stepDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}, nil
+	return &decode{own: stepDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, ids: p.PromptTokenIDs, cached: p.CachedTokensFromPrefill, lease: deps.KVLease, metrics: deps.Metrics}, nil
 }
 
 func (p *decode) Name() string { return stepDecode }
@@ -65,10 +73,17 @@ func (p *decode) Pool() string { return PoolDecode }
 
 // String describes the phase for operators.
 func (p *decode) String() string {
+	s := "kv connector " + p.kv.Name()
 	if !p.hold {
-		return "kv connector " + p.kv.Name() + ", first event not held"
+		s += ", first event not held"
 	}
-	return "kv connector " + p.kv.Name()
+	if p.ids {
+		s += ", prompt_token_ids"
+	}
+	if p.cached {
+		s += ", cached tokens from prefill"
+	}
+	return s
 }
 
 // Admit refuses a request at the door while no decode may be sent.
@@ -87,10 +102,13 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 	proto, src := r.Protocol, r.source()
 	var handoff wire.Transfers
 	if r.Prefilled.Handoff != nil {
-		handoff = *r.Prefilled.Handoff
+		if handoff = *r.Prefilled.Handoff; p.ids {
+			handoff = proto.WithPromptIDs(src, handoff)
+		}
 	}
 	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: p.own,
 		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
+	run.way.cached = p.cachedTokens(r)
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
 		if p.pushes && r.Encoded.Descriptors != nil {

@@ -39,6 +39,7 @@ type encode struct {
 	whole    bool // as conditional's
 	names    string
 	parallel int
+	forward  forwarding
 	hosts    *advertised
 	metrics  *Metrics
 }
@@ -60,7 +61,7 @@ func NewEncode(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &encode{upstream: deps.Encode, ec: connector, pusher: pusher, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel,
+	return &encode{upstream: deps.Encode, ec: connector, pusher: pusher, openAI: p.UseOpenAIFormat, parallel: p.MaxParallel, forward: deps.ForwardHeaders,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -162,6 +163,7 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 		return Next, p.joinPushes(r, results)
 	}
 	answers := make([][]byte, 0, len(results))
+	var said []http.Header
 	for _, result := range results {
 		d := result.(descriptors)
 		r.nameWorker(p.names, d.header)
@@ -172,8 +174,12 @@ func (p *encode) Join(r *Request, results []Result) (Verdict, error) {
 		if d.odd {
 			r.note("encode gave descriptors that are no object")
 		}
+		if h := p.forward.said(d.header); h != nil {
+			said = append(said, h)
+		}
 		answers = append(answers, d.params)
 	}
+	p.forward.hear(r, stepEncode, said...)
 	merged, err := wire.MergeDescriptors(answers)
 	if err != nil {
 		return Next, wire.Faultf(wire.UpstreamFailed, "the answers of encode cannot be used").Because(err)

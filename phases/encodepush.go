@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"net/http"
 	"sync"
 
 	"github.com/llm-coordinator/coordinator/connectors/ec"
@@ -72,6 +73,7 @@ func (c *consumer) find(ctx context.Context, b *bootstrap, named string, leg gat
 type pushed struct {
 	item wire.Text // nil: nothing was pushed
 	to   endpoint
+	said http.Header // of the answer, if there is something to forward in it
 }
 
 // planPushes makes a task for each place of an image: each has an id of its own, so
@@ -105,7 +107,7 @@ func (p *encode) planPushes(r *Request, src wire.Source, format wire.Format) Pla
 
 // push has one image encoded and pushed.
 func (p *encode) push(ctx context.Context, leg gateway.Leg, at endpoint, last func() ec.Push) (Result, error) {
-	answer, _, err := p.upstream.Call(ctx, leg)
+	answer, sent, err := p.upstream.Call(ctx, leg)
 	if err != nil {
 		return nil, err
 	}
@@ -114,15 +116,19 @@ func (p *encode) push(ctx context.Context, leg gateway.Leg, at endpoint, last fu
 	if err != nil {
 		return nil, wire.Faultf(wire.UpstreamFailed, "the answers of encode cannot be used").Because(err)
 	}
-	return pushed{item: item, to: at}, nil
+	return pushed{item: item, to: at, said: p.forward.said(sent.Header)}, nil
 }
 
 // joinPushes notes what was pushed, and where to: prefill goes there.
 func (p *encode) joinPushes(r *Request, results []Result) error {
 	items := make([]wire.Text, len(results))
+	var said []http.Header
 	for i, result := range results {
 		found := result.(pushed)
 		items[i] = found.item
+		if found.said != nil {
+			said = append(said, found.said)
+		}
 		if found.item == nil {
 			p.metrics.ecMissing.Inc()
 			r.note("encode gave no descriptor")
@@ -130,6 +136,7 @@ func (p *encode) joinPushes(r *Request, results []Result) error {
 		name := found.to.text()
 		r.worker = &name
 	}
+	p.forward.hear(r, stepEncode, said...)
 	r.Encoded = Encoded{Descriptors: p.pusher.Items(items)}
 	return nil
 }

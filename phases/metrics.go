@@ -20,6 +20,7 @@ type Metrics struct {
 	formatFallback prometheus.Counter
 	pixels         *prometheus.CounterVec
 	pixelsResent   *prometheus.CounterVec
+	cachedTokens   *prometheus.CounterVec
 	downloads      *prometheus.HistogramVec
 	mediaCache     *prometheus.CounterVec
 	loopbackHosts  *prometheus.CounterVec
@@ -58,6 +59,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		pixels: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "prefill_pixels_total",
 			Help: "Rendered items of prefills that were told where to fetch embeddings, by what was sent of them: metadata, stripped (the tensor without pixels), full; and the reason for full."}, []string{"sent", "reason"}),
 		pixelsResent: counters("prefill_pixels_resent_total", "Prefills without pixels that failed, by result of the one with them: ok, failed, refused (not sent: no retry was left).", "result"),
+		cachedTokens: counters("cached_tokens_total", "Answers that were to say how much of the prompt prefill had cached, by result: "+
+			"rewritten, no_usage (there is none in it), encoded (it cannot be read), no_prefill (prefill did not say).", "result"),
 		downloads: f.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: "media_download_duration_seconds",
 			Help:    "Time that the download of a medium took, by its modality and result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result", "media_type"}),

@@ -3,6 +3,7 @@ package phases
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/connectors/ec"
@@ -53,7 +54,10 @@ type prefill struct {
 	strip            bool
 	lease            time.Duration
 	// probed: a conditional decode comes first, and may make this needless.
-	probed  bool
+	probed bool
+	// cached: decode's answer is to say how much prefill had cached.
+	cached  bool
+	forward forwarding
 	hosts   *advertised
 	metrics *Metrics
 }
@@ -82,7 +86,7 @@ func NewPrefill(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, boot: boot, engines: deps.Engines, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, strip: p.StripPixels, lease: deps.KVLease,
+	return &prefill{upstream: deps.Prefill, decode: deps.Decode, kv: connector, ec: embeddings, boot: boot, engines: deps.Engines, openAI: p.UseOpenAIFormat, release: p.ReleaseOnAbort, strip: p.StripPixels, lease: deps.KVLease, forward: deps.ForwardHeaders,
 		hosts: newAdvertised(deps.Log, deps.Metrics), metrics: deps.Metrics}, nil
 }
 
@@ -119,6 +123,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 		r.bypass(p.metrics)
 		return Plan{}, nil
 	}
+	r.unhear(stepPrefill)
 	proto, src := r.Protocol, r.source()
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
@@ -138,8 +143,16 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	}, nil
 }
 
+// prefillAnswer is what a prefill worker has answered.
+type prefillAnswer struct {
+	Prefilled
+	said http.Header
+}
+
 func (p *prefill) Join(r *Request, results []Result) (Verdict, error) {
-	found := results[0].(Prefilled)
+	answer := results[0].(prefillAnswer)
+	p.forward.hear(r, stepPrefill, answer.said)
+	found := answer.Prefilled
 	r.Prefilled = found
 	r.Decoded.reached = nil
 	if (p.kv.Pins() || p.boot != nil) && found.Handoff == nil {

@@ -3,6 +3,7 @@ package phases
 import (
 	"context"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -71,6 +72,7 @@ type prefilling struct {
 
 	at       kv.Peer     // of this attempt; zero while it is not known
 	exchange kv.Exchange // likewise
+	said     http.Header // of its answer, if there is something to forward in it
 }
 
 // begin begins an exchange for an attempt.
@@ -87,7 +89,7 @@ func (x *prefilling) run(ctx context.Context) (Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		return found, nil
+		return prefillAnswer{found, x.said}, nil
 	}
 	x.leg.Resend = gateway.ResendNever // to the same worker
 	before := x.leg.Attempt
@@ -97,7 +99,7 @@ func (x *prefilling) run(ctx context.Context) (Result, error) {
 	for tries := 1; ; tries++ {
 		found, fail := x.try(ctx)
 		if fail == nil {
-			return found, nil
+			return prefillAnswer{found, x.said}, nil
 		}
 		if fail.reason == "" || x.pushed && !x.rerun || !x.upstream.Retry(ctx, tries, fail.reason, fail.after, x.leg.Deadline) {
 			return nil, fail.err
@@ -188,6 +190,10 @@ func (x *prefilling) send(ctx context.Context) (Prefilled, gateway.Sent, error) 
 	if told := x.exchange.Decode(transfer); told.HandOff() {
 		found.Handoff = &told
 	}
+	if x.cached {
+		found.setCachedTokens(answer)
+	}
+	x.said = x.forward.said(sent.Header)
 	return found, sent, nil
 }
 

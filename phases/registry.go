@@ -36,6 +36,9 @@ type Deps struct {
 	Engines Engines
 	// LookupEnv finds environment variables; nil is os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
+	// ForwardHeaders are the names, in canonical form, of headers that answers of
+	// render, encode and prefill hand on to a request's later legs.
+	ForwardHeaders []string
 	// KVLease is how long a worker keeps a prefill's KV for its decode.
 	KVLease time.Duration
 	// Memory is charged for what requests hold; nil charges nothing.

@@ -55,10 +55,11 @@ func closeNow(answer *gateway.Answer, result *Result) {
 type wayOut struct {
 	out     *Response
 	journal *journal.Journal
+	cached  *cachedTokens // that the answer is to have, or nil
 }
 
 // wayOut returns the request's.
-func (r *Request) wayOut() wayOut { return wayOut{r.Out, r.Journal} }
+func (r *Request) wayOut() wayOut { return wayOut{out: r.Out, journal: r.Journal} }
 
 // relay sends an answer out, after what was read of it already. It returns the
 // result of its task, or one that comes later, which closes the answer. A stream
@@ -67,8 +68,11 @@ func (r *Request) wayOut() wayOut { return wayOut{r.Out, r.Journal} }
 // is some of it: an answer that breaks before that is made good for by an error.
 func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
-	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header)}
+	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header), edit: w.cached.edit(it.Head, w)}
 	if watch.events {
+		if watch.edit != nil {
+			held = watch.edit.edit.Take(held)
+		}
 		watch.look(held)
 		it, err := sendHeld(ctx, it, held, w.out)
 		if err != nil {
@@ -124,12 +128,17 @@ type answerWatch struct {
 	events bool
 	errors wire.ErrorEvents
 	usage  wire.Usage
+	edit   *usageEdit // nil: it goes by as it is
 	failed bool
 }
 
 // read reads the answer and looks at what comes.
-func (w *answerWatch) read(p []byte) (int, error) {
-	n, err := w.answer.Read(p)
+func (w *answerWatch) read(p []byte) (n int, err error) {
+	if w.edit == nil {
+		n, err = w.answer.Read(p)
+	} else {
+		n, err = w.edit.read(p, w.answer.Read)
+	}
 	w.look(p[:n])
 	return n, err
 }

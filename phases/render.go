@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -53,6 +54,7 @@ type render struct {
 	// tensors: a later step sends the rendered tensors, which are dropped
 	// otherwise.
 	tensors bool
+	forward forwarding
 }
 
 // NewRender builds a render phase.
@@ -85,7 +87,7 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens}, nil
+	return &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens, forward: deps.ForwardHeaders}, nil
 }
 
 func (p *render) Name() string { return stepRender }
@@ -117,13 +119,13 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		return Plan{}, p.limit(given)
 	}
 	proto, src := r.Protocol, r.source()
-	memory, journal, cut := r.Memory, r.Journal, 0
+	header, memory, journal, cut := r.Header, r.Memory, r.Journal, 0
 	if !p.tensors && src.Media.Len() > 0 {
 		cut = wire.MaxHash + 1 // the tensors are dropped as they arrive
 	}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
-		answer, _, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: r.Header, ID: r.ID, Memory: memory, Deadline: r.Deadline, Journal: journal,
+		answer, sent, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: header, ID: r.ID, Memory: memory, Deadline: r.Deadline, Journal: journal,
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
 			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
@@ -136,12 +138,20 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		if answer != nil && (!tokens.Features.Tensors() || len(tokens.Features.Items) == 0) {
 			memory.Refund(int64(cap(answer))) // nothing of it is kept
 		}
-		return tokens, nil
+		return rendered{tokens, p.forward.said(sent.Header)}, nil
 	}}}}, nil
 }
 
+// rendered is what the render service has answered.
+type rendered struct {
+	tokens wire.Tokens
+	said   http.Header
+}
+
 func (p *render) Join(r *Request, results []Result) (Verdict, error) {
-	r.Rendered.Tokens = results[0].(wire.Tokens)
+	found := results[0].(rendered)
+	p.forward.hear(r, stepRender, found.said)
+	r.Rendered.Tokens = found.tokens
 	r.Journal.SetTokensIn(r.Rendered.Tokens.Count)
 	return Next, p.limit(r.Rendered.Tokens)
 }

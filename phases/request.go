@@ -18,7 +18,7 @@ import (
 // It belongs to its supervisor: only Plan, Join and their like, which the
 // supervisor calls, may read or write it; tasks must not.
 type Request struct {
-	// What came in. It is never changed.
+	// What came in. It is never changed, but for Header, which is replaced.
 
 	ID       string // X-Request-Id, the client's or ours
 	Protocol *wire.Protocol
@@ -72,6 +72,8 @@ type Request struct {
 	// Journal is what happened when; nil records nothing. Tasks may write it.
 	Journal *journal.Journal
 
+	// forwarded is what answers have said that later legs carry, nil: nothing.
+	forwarded *forwarded
 	// async is how the request stands with async-broker, nil: not at all.
 	async *async
 
@@ -150,6 +152,9 @@ type Rendered struct {
 type Prefilled struct {
 	// Ran: there was a prefill, and decode is told so.
 	Ran bool
+	// cached is how many tokens of the prompt it says it had cached, and one more; 0
+	// is that it does not say, or was not asked.
+	cached int32
 	// Handoff is what decode is told, made of the answer; nil is no hand-off.
 	Handoff *wire.Transfers
 	// At is when the answer came.

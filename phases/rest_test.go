@@ -38,7 +38,7 @@ type outcome struct {
 func handOver(ctx context.Context, t *testing.T, answer *gateway.Answer) (*Response, chan outcome) {
 	t.Helper()
 	out, ended := NewResponse(), make(chan outcome, 2) // more than one would show
-	result, err := wayOut{out, nil}.relay(ctx, answer, nil, "the result")
+	result, err := wayOut{out: out}.relay(ctx, answer, nil, "the result")
 	later, ok := result.(Later)
 	if err != nil || !ok {
 		t.Fatalf("%v %v", result, err)

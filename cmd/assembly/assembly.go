@@ -160,6 +160,7 @@ func (c *Coordinator) serverSettings(g *generation) server.Settings {
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
 		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.passing,
 		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader,
+		Forwarded:    g.forward,
 		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
 		Tracing: c.traces.Sampler(),
 		Waits:   g.pipeline.Waits(),

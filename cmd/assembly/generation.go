@@ -14,6 +14,7 @@ type generation struct {
 	config      *conf.Config
 	pipeline    *phases.Pipeline
 	passthrough *phases.Pipeline
+	forward     []string         // headers that go from answers to later legs
 	queued      *phases.Pipeline // of calls about queued requests
 	upstreams   []*gateway.Upstream
 	needed      []*gateway.Upstream // by every request
@@ -73,6 +74,10 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return err
 	}
+	forward, err := forwardedHeaders(cfg)
+	if err != nil {
+		return err
+	}
 	profile := func(name string) *gateway.Upstream {
 		return b.upstream(at, gateway.UpstreamSettings{Name: name, ProfileHeader: gw.ProfileHeader, Profile: name, Timeout: gw.TimeoutOf(name)})
 	}
@@ -85,8 +90,9 @@ func (b *builder) build() (err error) {
 			}
 			return b.upstream(own, us), nil
 		},
-		NewBroker:   b.broker,
-		KVConnector: p.KVConnector, ECConnector: p.ECConnector, UseOpenAIFormat: p.UseOpenAIFormat, KVLease: p.KVLease,
+		NewBroker:      b.broker,
+		ForwardHeaders: forward,
+		KVConnector:    p.KVConnector, ECConnector: p.ECConnector, UseOpenAIFormat: p.UseOpenAIFormat, KVLease: p.KVLease,
 		Engines:   b.c.engines,
 		LookupEnv: b.c.options.LookupEnv,
 		Memory:    b.c.Memory,
@@ -98,6 +104,7 @@ func (b *builder) build() (err error) {
 	for i, s := range p.Steps {
 		steps[i] = phases.Step{Type: s.Type, Params: s.Params}
 	}
+	b.g.forward = forward
 	b.g.passthrough = phases.NewPassthrough(deps)
 	if b.g.pipeline, err = phases.NewPipeline(steps, deps); err != nil {
 		return err

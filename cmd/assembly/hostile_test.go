@@ -468,7 +468,7 @@ func TestClientsCannotSteerByTheirHeaders(t *testing.T) {
 		"Keep-Alive: timeout=5", "TE: trailers", "Proxy-Authenticate: Basic", "Proxy-Authorization: Basic eA==", "Upgrade: h2c",
 		"Content-Encoding: identity", "Content-Type: text/plain", "EPP-Profile: encode", "epp-profile: encode", "Prefer: if-available", "prefer: other",
 		"X-Request-Id: the-id"}
-	for _, name := range []string{"x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports", "x-prefill-pin-host-port", "x-data-parallel-rank",
+	for _, name := range []string{"x-llm-d-disagg-revision", "x-llm-d-revision-decision-id", "x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports", "x-prefill-pin-host-port", "x-data-parallel-rank",
 		"x-gateway-destination-endpoint", "X-Gateway-Destination-Endpoint-Subset", "X-GATEWAY-DESTINATION-ENDPOINT-SERVED", "x-gateway-destination-endpoints"} {
 		lines = append(lines, name+": 10.0.0.1:1", strings.ToUpper(name)+": 10.0.0.2:2")
 	}
@@ -487,6 +487,9 @@ func TestClientsCannotSteerByTheirHeaders(t *testing.T) {
 		want.Set("Content-Type", "application/json")
 		want.Set("X-Request-Id", "the-id")
 		want.Set("X-Coordinator-Hop", "1")
+		if ids := l.header[decisionHeader]; len(ids) == 1 && uuidV4.MatchString(ids[0]) {
+			want[decisionHeader] = ids // it is ours, and another each time
+		}
 		want.Set("Host", strings.TrimPrefix(rec.URL, "http://"))
 		want.Set("Content-Length", fmt.Sprint(len(l.body)))
 		wantQuery := ""

@@ -169,5 +169,8 @@ func (o *observed) assumed(r *Report) []string {
 	if o.Request.Header.Get(wire.HeaderRequestID) == "" && len(r.Legs) > 0 {
 		all = append(all, "the request id is made up: the client sends none")
 	}
+	if o.protocol != nil && len(o.real.Pipeline.ForwardResponseHeaders) > 0 && len(r.Legs) > 0 {
+		all = append(all, "x-llm-d-revision-decision-id is made up, as it is for each request; no answer has a header of pipeline.forward_response_headers, which later legs would carry")
+	}
 	return all
 }

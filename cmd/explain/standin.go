@@ -149,7 +149,7 @@ func (l *seen) answer() []byte {
 		if bytes.Contains(l.body, []byte(ranks)) {
 			given = strings.TrimSuffix(handoff, "}") + moriio
 		}
-		return []byte(`{"choices":[],"kv_transfer_params":` + given + `}`)
+		return []byte(`{"choices":[],"usage":{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":0}},"kv_transfer_params":` + given + `}`)
 	}
 	return []byte(emptyAnswer)
 }

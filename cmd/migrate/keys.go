@@ -43,6 +43,7 @@ var pipelineKeys = []key{
 	{name: "kv_connector", kind: text},
 	{name: "ec_connector", kind: text},
 	{name: "use_openai_format", kind: boolean},
+	{name: "forward_response_headers", kind: texts, note: notes("x-llm-d-revision-decision-id is sent with them; with [] neither is")},
 }
 
 // stepKeys are the parameters of steps by type. A type that is not among them is

@@ -28,6 +28,7 @@ pipeline:
   kv_connector: kv-nixl
   ec_connector: ec-nixl
   use_openai_format: false
+  forward_response_headers: [x-llm-d-disagg-revision, x-slice]
   steps:
     - type: replace-media-urls
       params: { download_timeout: 5s, max_concurrent_downloads: 4, max_multimodal_entries: 20 }
@@ -88,7 +89,7 @@ func TestWhatIsDocumentedIsTakenOver(t *testing.T) {
 	}
 	want := []string{"replace-media-urls", "render", "conditional-decode", "encode", "prefill", "decode",
 		`gateway.address "http://gw:80"`, "gateway.max_idle_conns_per_host 100", "log_level 4",
-		`pipeline.ec_connector "ec-nixl"`, `pipeline.kv_connector "kv-nixl"`,
+		`pipeline.ec_connector "ec-nixl"`, `pipeline.forward_response_headers ["x-llm-d-disagg-revision", "x-slice"]`, `pipeline.kv_connector "kv-nixl"`,
 		"pipeline.steps[1].download_timeout 5s", "pipeline.steps[1].max_concurrent_downloads 4", "pipeline.steps[1].max_multimodal_entries 20",
 		`pipeline.steps[2].address "http://render:8080"`, "pipeline.steps[2].max_total_placeholder_tokens 500", "pipeline.steps[2].max_total_tokens 1000", "pipeline.steps[2].timeout 20s",
 		`pipeline.steps[4].ec_connector "ec-nixl"`, "pipeline.steps[4].max_parallel 16",

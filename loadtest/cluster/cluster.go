@@ -105,6 +105,17 @@ type Options struct {
 	// CacheDecodes lets a prompt that was decoded to its end be cached, so that a
 	// probe for it succeeds.
 	CacheDecodes bool
+	// Revisions are what the answers of legs say in x-llm-d-disagg-revision, by the
+	// name of the leg, as an endpoint picker does that rolls out revisions. Legs that
+	// are not in it say nothing.
+	Revisions map[string]string
+	// PromptIDs has decode workers take a prompt's token ids from
+	// kv_transfer_params, where others would see an altered hand-off.
+	PromptIDs bool
+	// CachedTokens, if not 0, is what prefill says in its usage of how many tokens
+	// of the prompt it had cached. A decode worker says then that all were if it was
+	// to fetch the KV, and else the same. With 0 no usage says anything of it.
+	CachedTokens int
 	// ProfileHeader names the header that picks the worker. Default
 	// "EPP-Profile".
 	ProfileHeader string

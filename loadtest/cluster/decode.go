@@ -37,7 +37,13 @@ func (l *leg) decode() error {
 		return err
 	}
 	c.remember(p)
-	if err := l.answerText(l.newText(p, words, limit, choices), loaded); err != nil {
+	text := l.newText(p, words, limit, choices)
+	cached := c.options.CachedTokens // of its own
+	if l.name == Probe || l.transferParams("kv_transfer_params") != nil {
+		cached = len(p.ids)
+	}
+	text.sayCached(c.options, cached)
+	if err := l.answerText(text, loaded); err != nil {
 		return err
 	}
 	if loaded && c.options.CacheDecodes && !l.fault.spoilsAnswer() {
@@ -56,7 +62,11 @@ func (l *leg) load(p *prompt) (words []string, ok bool, err error) {
 	if c.pairs() {
 		return p.reply(), true, l.fetchFromPair()
 	}
-	how, breach := c.loadKV(l.transferParams("kv_transfer_params"), p, l.fault.LoseKV)
+	params, breach := l.takePromptIDs(l.transferParams("kv_transfer_params"), p)
+	if breach != "" {
+		l.violate("%s", breach)
+	}
+	how, breach := c.loadKV(params, p, l.fault.LoseKV)
 	if breach != "" {
 		l.violate("%s", breach)
 	}

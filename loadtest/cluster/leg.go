@@ -243,6 +243,9 @@ func (l *leg) begin(status int) error {
 	if err := l.cluster.passGates(l.request.Context(), l.record, AtHeaders, 0); err != nil {
 		return err
 	}
+	if revision := l.cluster.options.Revisions[l.name]; revision != "" {
+		l.writer.Header().Set("X-Llm-D-Disagg-Revision", revision)
+	}
 	for name, value := range l.fault.Headers {
 		l.writer.Header().Set(name, value)
 	}

@@ -33,6 +33,7 @@ func (l *leg) prefill() error {
 	}
 	l.nameWorker()
 	text := l.newText(p, p.reply(), 1, 1)
+	text.sayCached(c.options, c.options.CachedTokens)
 	if text.handoff, err = l.handOff(p); err != nil {
 		return err
 	}

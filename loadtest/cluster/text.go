@@ -26,6 +26,21 @@ type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	TotalTokens      int `json:"total_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
+
+	Details *promptDetails `json:"prompt_tokens_details,omitempty"`
+}
+
+// promptDetails are there only with vLLM's --enable-prompt-tokens-details.
+type promptDetails struct {
+	AudioTokens  *int `json:"audio_tokens"`
+	CachedTokens int  `json:"cached_tokens"`
+}
+
+// sayCached has the usage say how much of the prompt was cached, if workers do.
+func (t *text) sayCached(o Options, tokens int) {
+	if o.CachedTokens > 0 {
+		t.counted.Details = &promptDetails{CachedTokens: tokens}
+	}
 }
 
 // completion is an answer of the chat or completions route, or a chunk of one.

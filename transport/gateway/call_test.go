@@ -307,3 +307,18 @@ func TestFiguresOfLegs(t *testing.T) {
 		t.Errorf("address %q", r.Address())
 	}
 }
+
+// TestHeadersAreThoseOfTheAnswer that Call returns, and not of an attempt before it.
+func TestHeadersAreThoseOfTheAnswer(t *testing.T) {
+	n := 0
+	r := dial(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.Header().Set("X-Revision", strconv.Itoa(n))
+		if n == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}), func(s *UpstreamSettings) { s.Retries = RetrySettings{MaxAttempts: 2} })
+	if _, sent, f := r.call(leg("{}")); f != nil || sent.Attempts != 2 || sent.Header.Get("X-Revision") != "2" {
+		t.Errorf("%v %+v", f, sent)
+	}
+}

@@ -268,6 +268,7 @@ func (a *answering) head(head *phases.Head) {
 	for name, values := range head.Header {
 		h[name] = values
 	}
+	a.server.withhold(h)
 	h.Set(wire.HeaderRequestID, a.req.ID)
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = nil // net/http would guess one

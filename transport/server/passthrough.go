@@ -55,7 +55,7 @@ func plain(path string) bool {
 // otherwise: they could hold the same in a spelling that we do not read.
 func (s *desk) acceptPassthrough(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
 	req := &phases.Request{
-		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Query: r.URL.RawQuery, Out: phases.NewResponse(),
+		ID: id, Protocol: p, Header: s.requestHeaders(r), Query: r.URL.RawQuery, Out: phases.NewResponse(),
 		Passed: &phases.Passed{Method: r.Method, Path: r.URL.Path, RawPath: r.URL.EscapedPath(),
 			ContentType: r.Header.Get("Content-Type"), Body: wire.NewPayload(text)},
 	}

@@ -19,7 +19,7 @@ var queuedCalls = &wire.Protocol{Name: "queued-requests"}
 // body is not looked at.
 func (s *desk) acceptQueued(r *http.Request, p *wire.Protocol, id string, _ []byte) (*phases.Request, *wire.Fault) {
 	return &phases.Request{
-		ID: id, Protocol: p, Header: wire.RequestHeaders(r.Header, s.ProfileHeader), Out: phases.NewResponse(),
+		ID: id, Protocol: p, Header: s.requestHeaders(r), Out: phases.NewResponse(),
 		Queued: &phases.Queued{Method: r.Method, ID: httprouter.ParamsFromContext(r.Context()).ByName("id")},
 	}, nil
 }

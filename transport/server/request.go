@@ -58,7 +58,7 @@ func (s *desk) accept(r *http.Request, p *wire.Protocol, id string, text []byte)
 	return &phases.Request{
 		ID: id, NamedByClient: r.Header.Get(wire.HeaderRequestID) == id, Protocol: p, Body: body, Prompt: prompt, Model: model,
 		Stream: string(body.Get("stream")) == "true",
-		Header: wire.RequestHeaders(r.Header, s.ProfileHeader),
+		Header: s.legHeaders(r),
 		Query:  r.URL.RawQuery, LocalKV: p.LocalKV(body),
 		Out: phases.NewResponse(),
 	}, nil

@@ -59,6 +59,10 @@ type Settings struct {
 	Waits func(http.Header) bool
 	// ProfileHeader is the name of the header that clients may not set.
 	ProfileHeader string
+	// Forwarded are the names, in canonical form, of headers that legs are given
+	// from the answers of others: clients may neither set nor see them. If there are
+	// some, all legs of a request carry wire.HeaderDecisionID.
+	Forwarded []string
 	// TenantHeader is the name of the header that says whom a request is for; ""
 	// means that all are for one.
 	TenantHeader string

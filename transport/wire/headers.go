@@ -16,6 +16,9 @@ const (
 	// HeaderPin tells the gateway which prefill worker, by address and port, a leg
 	// is for.
 	HeaderPin = "X-Prefill-Pin-Host-Port"
+	// HeaderDecisionID is the same on all legs of a request: an endpoint picker that
+	// rolls out revisions chooses one for all of them.
+	HeaderDecisionID = "X-Llm-D-Revision-Decision-Id"
 
 	// destinationPrefix begins every name that addresses an endpoint directly.
 	destinationPrefix = "X-Gateway-Destination-Endpoint"
@@ -33,12 +36,12 @@ var routing = nameSet("X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hos
 // owned are the request headers that the coordinator sets itself or that
 // belong to the client's own body.
 var owned = nameSet("Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect", "Prefer",
-	HeaderRequestID, HeaderHop)
+	HeaderRequestID, HeaderHop, HeaderDecisionID)
 
 // fromClients and fromWorkers are what goes no further in either direction.
 var (
 	fromClients = union(hopByHop, routing, owned)
-	fromWorkers = union(hopByHop, routing, nameSet(HeaderRequestID))
+	fromWorkers = union(hopByHop, routing, nameSet(HeaderRequestID, HeaderDecisionID))
 )
 
 func union(sets ...map[string]bool) map[string]bool {

@@ -9,15 +9,18 @@ import (
 // that can be read and added to: text/event-stream without an encoding.
 func IsEventStream(h http.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(media), "text/event-stream") {
-		return false
-	}
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream") && !IsEncoded(h)
+}
+
+// IsEncoded reports whether a message with these headers is encoded, so that it
+// cannot be read as it is.
+func IsEncoded(h http.Header) bool {
 	for _, enc := range h["Content-Encoding"] {
 		if enc != "" && !strings.EqualFold(enc, "identity") {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // Boundary follows a stream of server-sent events and knows whether it stands
