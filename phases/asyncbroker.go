@@ -175,7 +175,7 @@ func first(values []string) string {
 func (p *asyncBroker) Admit(r *Request) error {
 	r.async = nil
 	mode := p.wants(r.Header)
-	if mode == "" {
+	if mode == "" || !r.Protocol.MayWait() {
 		return nil
 	}
 	tenant, f := p.check(r, mode)

@@ -24,10 +24,12 @@ type Metrics struct {
 	downloads      *prometheus.HistogramVec
 	mediaCache     *prometheus.CounterVec
 	loopbackHosts  *prometheus.CounterVec
-	async          *prometheus.CounterVec
-	asyncQuota     *prometheus.CounterVec
-	asyncWaiting   prometheus.Gauge
-	asyncWait      prometheus.Histogram
+	// responsesPassed is by wire.NeedsState and the server's reasons.
+	responsesPassed *prometheus.CounterVec
+	async           *prometheus.CounterVec
+	asyncQuota      *prometheus.CounterVec
+	asyncWaiting    prometheus.Gauge
+	asyncWait       prometheus.Histogram
 }
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
@@ -65,6 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time that the download of a medium took, by its modality and result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result", "media_type"}),
 		loopbackHosts: counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
+		responsesPassed: counters("responses_passed_through_total", "Requests on /v1/responses that were passed through though the pipeline serves this route, by reason.", "reason"),
 		async: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "async_requests_total",
 			Help: "Requests by the mode that they asked async-broker for, and calls about them (get, delete), by outcome."}, []string{"mode", "outcome"}),
 		asyncQuota:   counters("async_quota_total", "Passthrough requests by what became of their place in their tenant's quota: reserved, overflow, failed_open (Redis could not be asked).", "outcome"),

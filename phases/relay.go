@@ -55,11 +55,14 @@ func closeNow(answer *gateway.Answer, result *Result) {
 type wayOut struct {
 	out     *Response
 	journal *journal.Journal
+	typed   bool          // events of the answer say what they are
 	cached  *cachedTokens // that the answer is to have, or nil
 }
 
 // wayOut returns the request's.
-func (r *Request) wayOut() wayOut { return wayOut{out: r.Out, journal: r.Journal} }
+func (r *Request) wayOut() wayOut {
+	return wayOut{out: r.Out, journal: r.Journal, typed: r.Protocol.Typed()}
+}
 
 // relay sends an answer out, after what was read of it already. It returns the
 // result of its task, or one that comes later, which closes the answer. A stream
@@ -68,7 +71,7 @@ func (r *Request) wayOut() wayOut { return wayOut{out: r.Out, journal: r.Journal
 // is some of it: an answer that breaks before that is made good for by an error.
 func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
-	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header), edit: w.cached.edit(it.Head, w)}
+	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header), errors: wire.ErrorEvents{Typed: w.typed}, edit: w.cached.edit(it.Head, w)}
 	if watch.events {
 		if watch.edit != nil {
 			held = watch.edit.edit.Take(held)

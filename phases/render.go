@@ -31,6 +31,12 @@ type RenderParams struct {
 	// MaxTotalPlaceholderTokens refuses prompts in which more token ids stand
 	// for images; 0 is no limit.
 	MaxTotalPlaceholderTokens int `toml:"max_total_placeholder_tokens"`
+	// Responses is "auto" or "off": whether requests of the Responses API, if they
+	// are passed through otherwise, are rendered where the service can do that.
+	Responses string `toml:"responses"`
+	// ResponsesRecheck is how long after it was found that the service cannot it is
+	// asked again.
+	ResponsesRecheck time.Duration `toml:"responses_recheck"`
 	// TLS is for an https address, Headers are added to each call, as in
 	// gateway.OriginSettings.
 	TLS     RenderTLS         `toml:"tls"`
@@ -55,11 +61,15 @@ type render struct {
 	// otherwise.
 	tensors bool
 	forward forwarding
+	// offer is whether the service renders the Responses API; nil: it is not asked.
+	offer   *Offer
+	metrics *Metrics
 }
 
 // NewRender builds a render phase.
 func NewRender(deps Deps, params Params) (Phase, error) {
-	p := RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256}
+	p := RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256,
+		Responses: responsesAuto, ResponsesRecheck: 5 * time.Minute}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -76,6 +86,10 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 		return nil, params.Errorf("max_total_tokens", "must not be negative (0 is no limit)")
 	case p.MaxTotalPlaceholderTokens < 0:
 		return nil, params.Errorf("max_total_placeholder_tokens", "must not be negative (0 is no limit)")
+	case p.Responses != responsesAuto && p.Responses != responsesOff:
+		return nil, params.Errorf("responses", "must be %q or %q", responsesAuto, responsesOff)
+	case p.ResponsesRecheck <= 0:
+		return nil, params.Errorf("responses_recheck", "must be more than 0s")
 	}
 	up, err := deps.NewUpstream(
 		gateway.OriginSettings{Address: p.Address, MaxIdle: p.MaxIdleConnsPerHost, IdleTimeout: p.IdleConnTimeout,
@@ -87,7 +101,11 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens, forward: deps.ForwardHeaders}, nil
+	made := &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens, forward: deps.ForwardHeaders, metrics: deps.Metrics}
+	if p.Responses == responsesAuto {
+		made.offer = &Offer{recheck: p.ResponsesRecheck, log: deps.Log}
+	}
+	return made, nil
 }
 
 func (p *render) Name() string { return stepRender }
@@ -106,7 +124,7 @@ func (p *render) String() string {
 // Admit refuses a request at the door that would have to be rendered while the
 // render service is not to be called.
 func (p *render) Admit(r *Request) error {
-	if r.Prompt.Given.Known() {
+	if r.Prompt.Given.Known() || p.mayDoWithout(r) {
 		return nil
 	}
 	return p.upstream.Ready()
@@ -149,6 +167,9 @@ type rendered struct {
 }
 
 func (p *render) Join(r *Request, results []Result) (Verdict, error) {
+	if r.Protocol == wire.Responses {
+		p.offer.found(true)
+	}
 	found := results[0].(rendered)
 	p.forward.hear(r, stepRender, found.said)
 	r.Rendered.Tokens = found.tokens

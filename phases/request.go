@@ -34,7 +34,8 @@ type Request struct {
 	// limit.
 	Deadline time.Time
 	// LocalKV, if set, is why the request cannot use a KV that another worker
-	// has computed: decode alone serves it.
+	// has computed: decode alone serves it. Render sets it too, for a request that
+	// it could not render and need not.
 	LocalKV string
 
 	// Passed is what came in on a route that does not run through the pipeline, or nil.
@@ -114,6 +115,9 @@ type Passed struct {
 	Path, RawPath string // unescaped, and as the client escaped it
 	ContentType   string // "" is none
 	Body          wire.Payload
+	// Instead is why a request on a route of the pipeline is passed through; "" on
+	// other routes.
+	Instead string
 }
 
 // Queued is a call about a request that was put into a queue.

@@ -163,7 +163,7 @@ func (c *Coordinator) serverSettings(g *generation) server.Settings {
 		Forwarded:    g.forward,
 		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
 		Tracing: c.traces.Sampler(),
-		Waits:   g.pipeline.Waits(),
+		Waits:   g.pipeline.Waits(), Responses: g.pipeline.Responses(),
 	}
 	if _, ok := g.pipeline.BrokerStatus(); ok {
 		s.QueuedEngine = c.queued

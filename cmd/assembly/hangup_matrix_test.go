@@ -21,6 +21,7 @@ var clients = []client{
 	{"chat", chatPath, chatBody("one two three", true)},
 	{"completions", completionsPath, `{"model":"demo-model","stream":true,"prompt":"one two three"}`},
 	{"generate", generatePath, `{"token_ids":[1,2,3],"stream":true,"sampling_params":{"max_tokens":3}}`},
+	{"responses", responsesPath, responsesBody("one two three", true)},
 }
 
 // unforgiving breakers make every failure that is counted show, for good.
@@ -86,6 +87,9 @@ func TestHangUpAtEveryPlace(t *testing.T) {
 				continue // it does not come there
 			}
 			t.Run(at.name+"/"+c.name, func(t *testing.T) {
+				if at.begun && c.path == responsesPath {
+					at.gate.Chunk = saidFirst
+				}
 				r := newRig(t, setup{steps: probingSteps, toml: unforgiving})
 				if at.images != nil {
 					c.body = imagesBody(at.images(r)...)

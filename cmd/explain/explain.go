@@ -18,6 +18,7 @@ import (
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/server"
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // Request is what a client would send, by POST.
@@ -67,6 +68,9 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	select {
 	case o.record = <-finished:
 		o.served = true
+		if o.record.Protocol == wire.Passthrough.Name { // though the pipeline may have the route
+			o.protocol = nil
+		}
 	default: // it was refused before it was a request of any protocol
 	}
 	return o.report(), nil

@@ -378,6 +378,21 @@ func TestPassedThrough(t *testing.T) {
 	}
 }
 
+func TestResponses(t *testing.T) {
+	for _, tt := range []struct{ name, body, phases, legs string }{
+		{"text", `{"model":"m","input":"x"}`, "render conditional-decode prefill decode", "render conditional-decode prefill decode"},
+		{"an image", `{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"http://a.invalid/"}]}]}`,
+			"replace-media-urls render conditional-decode encode prefill decode", "render conditional-decode encode prefill decode"},
+		{"truncation", `{"model":"m","input":"x","truncation":"auto"}`, "render decode", "render decode"},
+		{"state", `{"model":"m","input":"x","previous_response_id":"r"}`, "", "passthrough"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := explained(t, "", Request{Route: "/v1/responses", Body: []byte(tt.body)})
+			wantRun(t, r, tt.phases, tt.legs)
+		})
+	}
+}
+
 // TestBodiesOfTheGreatestSize are not refused for the placeholders of their images.
 func TestBodiesOfTheGreatestSize(t *testing.T) {
 	body := chat(`[` + imagePart("http://a.invalid/") + `]`)

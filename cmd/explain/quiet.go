@@ -38,7 +38,8 @@ type quiet struct {
 // Defaults of the steps' parameters that are shown.
 var (
 	mediaDefaults  = phases.DefaultMediaParams()
-	renderDefaults = phases.RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256}
+	renderDefaults = phases.RenderParams{Timeout: 30 * time.Second, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second, MaxAnswerSize: 256,
+		Responses: "auto", ResponsesRecheck: 5 * time.Minute}
 )
 
 func newQuiet(cfg *conf.Config, s *subject) (*quiet, error) {
@@ -119,6 +120,7 @@ func (q *quiet) renderStep() []byte {
 	fmt.Fprintf(&b, "timeout = %q\nidle_conn_timeout = %q\nmax_idle_conns_per_host = %d\n", p.Timeout, p.IdleConnTimeout, p.MaxIdleConnsPerHost)
 	fmt.Fprintf(&b, "max_answer_size = %d\nmax_total_tokens = %d\nmax_total_placeholder_tokens = %d\n",
 		p.MaxAnswerSize, p.MaxTotalTokens, p.MaxTotalPlaceholderTokens)
+	fmt.Fprintf(&b, "responses = %q\nresponses_recheck = %q\n", p.Responses, p.ResponsesRecheck)
 	headers := q.mask(renderHost, p.Headers)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		quoted, _ := json.Marshal(name) // a string: it cannot fail, and TOML reads it like JSON

@@ -132,6 +132,8 @@ func bypass(code string) string {
 		return "echo with max_tokens 0"
 	case "truncate_prompt_tokens":
 		return "truncate_prompt_tokens is negative"
+	case "truncation":
+		return "truncation is not disabled"
 	}
 	return code
 }
@@ -162,6 +164,9 @@ func (o *observed) assumed(r *Report) []string {
 	}
 	if ran, _ := o.ran(stepRender); ran {
 		all = append(all, fmt.Sprintf("the limits of render are judged by the fewest tokens that such a prompt can have: %d", 1+o.prompt.Media.Len()))
+	}
+	if o.count(stepRender) > 0 && o.protocol == wire.Responses {
+		all = append(all, "the render service has "+wire.Responses.RenderPath+"; if it has not, decode alone serves the first such request, and others are passed through")
 	}
 	if o.count(stepConditional) > 0 {
 		all = append(all, "no decode worker has the prompt cached; if one has, it answers, and no leg follows")

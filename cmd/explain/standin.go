@@ -199,10 +199,11 @@ func byModality(items [wire.Modalities][]string) string {
 // mediaOf returns the media in a render leg, nil if there are none.
 func mediaOf(path string, body []byte) *wire.Media {
 	parsed, err := wire.ParseBody(body)
-	if err != nil || path != wire.Chat.RenderPath {
+	at := slices.IndexFunc(wire.Protocols(), func(p *wire.Protocol) bool { return p.RenderPath == path })
+	if err != nil || at < 0 {
 		return nil
 	}
-	prompt, err := wire.Chat.Prompt(parsed)
+	prompt, err := wire.Protocols()[at].Prompt(parsed)
 	if err != nil {
 		return nil
 	}

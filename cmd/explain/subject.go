@@ -58,7 +58,7 @@ func newSubject(cfg *conf.Config, req Request) (*subject, error) {
 	s := &subject{Request: req, path: at.Path, sent: req.Body, pictures: map[string]string{}}
 	s.header = withDefaults(req.Header)
 	for _, p := range wire.Protocols() {
-		if p.Path == at.Path {
+		if p.Path == at.Path && (p != wire.Responses || hasStep(cfg, stepRender)) {
 			s.protocol = p
 		}
 	}
@@ -99,6 +99,10 @@ func hasStep(cfg *conf.Config, kind string) bool {
 func (s *subject) read(downloads bool) {
 	whole, err := wire.ParseBody(s.Body)
 	if err != nil {
+		return
+	}
+	if s.protocol == wire.Responses && wire.NeedsState(whole) != "" {
+		s.protocol = nil
 		return
 	}
 	body := wire.Sanitize(whole)

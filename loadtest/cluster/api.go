@@ -20,6 +20,9 @@ type api struct {
 	// tokensIn says that the prompt is token ids with features, and the sampling
 	// parameters are in an object of their own.
 	tokensIn bool
+	// typed says that it is the Responses API: a stream's events say what they are,
+	// and members have names of their own.
+	typed bool
 	// roles says that a stream begins with the assistant's role, finishRides
 	// that the last token's chunk tells why it is the last.
 	roles, finishRides bool
@@ -50,6 +53,8 @@ func apiAt(path string) *api {
 		return &completionsAPI
 	case generateAPI.path:
 		return &generateAPI
+	case responsesAPI.path:
+		return &responsesAPI
 	}
 	return nil
 }

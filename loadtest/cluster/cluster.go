@@ -99,6 +99,9 @@ type Options struct {
 	// Metadata makes render answer mm_metadata, as newer versions do: the tensors
 	// without their pixels.
 	Metadata bool
+	// NoResponsesRender has a render service that is too old for
+	// /v1/responses/render.
+	NoResponsesRender bool
 	// PlainFeatures leaves out of render's placeholders the member that nobody
 	// knows.
 	PlainFeatures bool
@@ -194,6 +197,8 @@ type Cluster struct {
 	requests clientRequests
 	media    mediaMemory
 	cache    promptCache
+	// responses are the words of what was stored, by id.
+	responses map[string][]string
 }
 
 // Validate returns an error if an option has a value that is not known.
@@ -330,6 +335,7 @@ func (c *Cluster) forget() {
 	c.recent = [2]spoken{}
 	c.requests = newClientRequests(limit)
 	c.media = newMediaMemory(limit)
+	c.responses = map[string][]string{}
 	c.cache = promptCache{prompts: newBounded[promptKey](limit)}
 }
 

@@ -8,7 +8,7 @@ func (l *leg) decode() error {
 	if err != nil {
 		return err
 	}
-	limit, limited, err := tokenLimit(l.sampling)
+	limit, limited, err := l.api.tokenLimit(l.sampling)
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,7 @@ func (l *leg) load(p *prompt) (words []string, ok bool, err error) {
 
 // answerText sends the answer, streamed or not, as the request says.
 func (l *leg) answerText(text *text, loaded bool) error {
+	l.storeResponse(text)
 	if stream, _ := l.body.truth("stream"); stream {
 		return l.stream(text, !loaded)
 	}
@@ -91,6 +92,9 @@ func (l *leg) answerText(text *text, loaded bool) error {
 // reads its prompt.
 func (l *leg) workersPrompt() (*prompt, error) {
 	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if err := l.continues(); err != nil {
 		return nil, err
 	}
 	p, err := l.api.prompt(l.cluster.vocabulary, l.body)

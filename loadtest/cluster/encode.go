@@ -73,32 +73,35 @@ func (l *leg) endEncoding(work *encoding, answered bool) {
 func (l *leg) encodeTask() (*prompt, error) {
 	switch l.api {
 	case &chatAPI:
-		return l.encodeChatTask()
+		return l.encodePartTask("messages", "max_tokens")
+	case &responsesAPI:
+		return l.encodePartTask("input", responseLimit, "store")
 	case &generateAPI:
 		return l.encodeTokensTask()
 	}
 	return nil, badValue("", "An encode has no %s format.", l.api.object)
 }
 
-// encodeChatTask reads {"model","messages":[{"role","content":[part]}],"tokens",
-// "max_tokens","stream"}.
-func (l *leg) encodeChatTask() (*prompt, error) {
-	err := l.body.hasOnly("", "messages", "tokens", "max_tokens", "stream", "model?", "mm_processor_kwargs?", "media_io_kwargs?")
+// encodePartTask reads {"model","messages":[{"role","content":[part]}],"tokens",
+// "max_tokens","stream"}, or the same with other names and more members.
+func (l *leg) encodePartTask(messages, limit string, more ...string) (*prompt, error) {
+	members := append(more, messages, "tokens", limit, "stream", "model?", "mm_processor_kwargs?", "media_io_kwargs?")
+	err := l.body.hasOnly("", members...)
 	if err == nil {
-		err = l.isCapped(l.body)
+		err = l.isCapped(l.body, limit)
 	}
 	if err == nil {
-		err = isOnePart(l.body)
+		err = isOnePart(l.body, messages)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := chatPrompt(l.cluster.vocabulary, l.body)
+	p, err := l.api.prompt(l.cluster.vocabulary, l.body)
 	if err != nil {
 		return nil, err
 	}
 	if len(p.images) != 1 {
-		return nil, badValue("messages", "An encode has exactly one medium.")
+		return nil, badValue(messages, "An encode has exactly one medium.")
 	}
 	tokens, err := l.body.inner("tokens")
 	if err != nil {
@@ -119,7 +122,7 @@ func (l *leg) encodeChatTask() (*prompt, error) {
 		return nil, badValue("tokens", "The tokens are not those of the image's placeholder.")
 	}
 	if known := l.knownImage(im.hash, func(known *renderedImage) bool { return known.part == im.part }); known == unknownImage {
-		return nil, badValue("messages", "The part is not the client's, byte for byte.")
+		return nil, badValue(messages, "The part is not the client's, byte for byte.")
 	}
 	return p, l.checkEncodeTask(task)
 }
@@ -132,7 +135,7 @@ func (l *leg) encodeTokensTask() (*prompt, error) {
 		err = l.sampling.hasOnly("sampling_params", "max_tokens")
 	}
 	if err == nil {
-		err = l.isCapped(l.sampling)
+		err = l.isCapped(l.sampling, "max_tokens")
 	}
 	if err != nil {
 		return nil, err
@@ -153,22 +156,23 @@ func (l *leg) encodeTokensTask() (*prompt, error) {
 }
 
 // isCapped checks that an encode asks for one token, in one piece.
-func (l *leg) isCapped(sampling object) error {
-	if string(sampling["max_tokens"]) != "1" || string(l.body["stream"]) != "false" {
-		return badValue("max_tokens", "An encode must have max_tokens 1 and stream false.")
+func (l *leg) isCapped(sampling object, limit string) error {
+	if string(sampling[limit]) != "1" || string(l.body["stream"]) != "false" || l.api.typed && string(l.body["store"]) != "false" {
+		return badValue(limit, "An encode must have %s 1 and stream false, and not be stored.", limit)
 	}
 	return nil
 }
 
-// isOnePart checks that a chat is one user message of one part.
-func isOnePart(o object) error {
-	wrong := badValue("messages", "An encode has one message of the user with one part.")
-	messages, err := o.list("messages")
+// isOnePart checks that the messages, or the input, are one message of the user of
+// one part.
+func isOnePart(o object, field string) error {
+	wrong := badValue(field, "An encode has one message of the user with one part.")
+	messages, err := o.list(field)
 	if err != nil || len(messages) != 1 {
 		return wrong
 	}
 	message, _, err := parseObject(messages[0])
-	if err != nil || string(message["role"]) != `"user"` || message.hasOnly("messages", "role", "content") != nil {
+	if err != nil || string(message["role"]) != `"user"` || message.hasOnly(field, "role", "content") != nil {
 		return wrong
 	}
 	if parts, err := message.list("content"); err != nil || len(parts) != 1 {

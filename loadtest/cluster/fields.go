@@ -5,9 +5,12 @@ import "encoding/json"
 // checkFields refuses what vLLM refuses of any request, whatever leg it is.
 // sampling is where its sampling parameters are: in the body itself, or, of a
 // tokensIn request, in an object there.
-func checkFields(body, sampling object, tokensIn bool) error {
+func checkFields(a *api, body, sampling object) error {
 	checks := []func(object) error{checkStreaming, checkSalt}
-	if !tokensIn {
+	switch {
+	case a.typed:
+		checks = append(checks, checkResponse)
+	case !a.tokensIn:
 		checks = append(checks, checkLogprobs, checkTools)
 	}
 	for _, check := range checks {
@@ -15,7 +18,7 @@ func checkFields(body, sampling object, tokensIn bool) error {
 			return err
 		}
 	}
-	if err := checkLimits(sampling); err != nil {
+	if err := checkLimits(a, sampling); err != nil {
 		return err
 	}
 	return checkSampling(sampling)
@@ -37,8 +40,8 @@ func checkStreaming(o object) error {
 	return err
 }
 
-func checkLimits(o object) error {
-	limit, limited, err := tokenLimit(o)
+func checkLimits(a *api, o object) error {
+	limit, limited, err := a.tokenLimit(o)
 	if err != nil {
 		return err
 	}
@@ -57,8 +60,12 @@ func checkLimits(o object) error {
 
 // tokenLimit returns how many tokens the answer may have. Of its two spellings
 // max_completion_tokens wins.
-func tokenLimit(o object) (limit int, limited bool, err error) {
-	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
+func (a *api) tokenLimit(o object) (limit int, limited bool, err error) {
+	names := []string{"max_tokens", "max_completion_tokens"}
+	if a.typed {
+		names = []string{responseLimit}
+	}
+	for _, name := range names {
 		n, there, err := o.integer(name)
 		if err != nil {
 			return 0, false, err
@@ -149,7 +156,10 @@ func checkTools(o object) error {
 
 // checkPrefill refuses what would lose or spoil the hand-off of a prefill. o has
 // its sampling parameters.
-func checkPrefill(body, o object) error {
+func checkPrefill(a *api, body, o object) error {
+	if a.typed {
+		return checkResponsePrefill(body)
+	}
 	if stream, _ := body.truth("stream"); stream {
 		return badValue("stream", "A prefill must not be streamed: its kv_transfer_params would be lost.")
 	}

@@ -182,7 +182,7 @@ func (l *leg) check() error {
 	if _, err := l.body.inner("sampling_params"); l.api.tokensIn && (err != nil || l.sampling == nil) {
 		return badSchema("sampling_params", "sampling_params: Field required, a dictionary")
 	}
-	return checkFields(l.body, l.sampling, l.api.tokensIn)
+	return checkFields(l.api, l.body, l.sampling)
 }
 
 // fail answers in the worker's stead if the leg's fault says so.

@@ -62,10 +62,10 @@ func (l *leg) loadMedia(p *prompt) error {
 	return nil
 }
 
-// noteTokens notes a chat leg's tokens that are not what the worker makes of its
+// noteTokens notes a leg's tokens that are not what the worker makes of its
 // messages. The worker does not use them: they are for the gateway.
 func (l *leg) noteTokens(p *prompt) {
-	if l.api != &chatAPI || !l.body.has("tokens") {
+	if l.api != &chatAPI && !l.api.typed || !l.body.has("tokens") {
 		return
 	}
 	tokens, err := l.body.inner("tokens")
@@ -148,7 +148,7 @@ func (l *leg) imageBreach(im *image, known *renderedImage) string {
 		return "its part is not the one that render was given, byte for byte"
 	}
 	want := known.uuid
-	if h, err := readHashing(l.body); want == "" && l.name == Decode && !l.cluster.pairs() && err == nil && h.processor == "" {
+	if h, err := readHashing(l.body); want == "" && !l.api.typed && l.name == Decode && !l.cluster.pairs() && err == nil && h.processor == "" {
 		want = known.hash
 	}
 	if im.uuid != want && !(l.isRelease() && im.uuid == known.uuid) {
@@ -160,5 +160,6 @@ func (l *leg) imageBreach(im *image, known *renderedImage) string {
 // isRelease reports whether a decode looks like one that is only there to fetch a
 // hand-off.
 func (l *leg) isRelease() bool {
-	return l.name == Decode && string(l.sampling["ignore_eos"]) == "true" && string(l.sampling["max_tokens"]) == "1"
+	limit, _, err := l.api.tokenLimit(l.sampling)
+	return l.name == Decode && string(l.sampling["ignore_eos"]) == "true" && err == nil && limit == 1
 }

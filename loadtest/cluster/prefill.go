@@ -14,7 +14,7 @@ func (l *leg) prefill() error {
 		return err
 	}
 	if !c.pairs() {
-		if err := checkPrefill(l.body, l.sampling); err != nil {
+		if err := checkPrefill(l.api, l.body, l.sampling); err != nil {
 			return err
 		}
 	}

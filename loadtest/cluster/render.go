@@ -28,6 +28,9 @@ func (l *leg) render() error {
 	if err := l.check(); err != nil {
 		return err
 	}
+	if l.api.typed && l.body.has("previous_response_id") {
+		return badValue("previous_response_id", "previous_response_id is not supported here: nothing is remembered.")
+	}
 	if _, err := l.body.text("prompt"); l.api == &completionsAPI && err != nil {
 		return badValue("prompt", "Only a single text prompt can be rendered here.")
 	}

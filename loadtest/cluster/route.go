@@ -41,7 +41,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	path, isRender := strings.CutSuffix(r.URL.Path, renderSuffix)
 	api := apiAt(path)
-	if api == nil || isRender && api.tokensIn {
+	if api == nil || isRender && (api.tokensIn || api.typed && c.options.NoResponsesRender) {
 		reply(w, http.StatusNotFound, detail("Not Found"))
 		return
 	}

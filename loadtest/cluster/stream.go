@@ -23,7 +23,11 @@ func (l *leg) stream(t *text, loadingFailed bool) error {
 	if err != nil || !goOn {
 		return err
 	}
-	for event, isToken := range t.events() {
+	events := t.events
+	if t.api.typed {
+		events = t.responseEvents
+	}
+	for event, isToken := range events() {
 		if isToken {
 			if err := l.cluster.pause(l.request.Context(), l.cluster.options.TokenInterval); err != nil {
 				return err
@@ -41,11 +45,20 @@ func (l *leg) stream(t *text, loadingFailed bool) error {
 	return nil
 }
 
+// event is a server-sent event. Only those of the Responses API have a name.
+type event struct {
+	name string
+	data []byte
+}
+
 // send writes one event and puts it on the wire.
-func (l *leg) send(data []byte) error {
-	event := make([]byte, 0, len(data)+8)
+func (l *leg) send(e event) error {
+	event := make([]byte, 0, len(e.data)+64)
+	if e.name != "" {
+		event = append(append(append(event, "event: "...), e.name...), '\n')
+	}
 	event = append(event, "data: "...)
-	event = append(event, data...)
+	event = append(event, e.data...)
 	event = append(event, "\n\n"...)
 	if _, err := l.writer.Write(event); err != nil {
 		return err
@@ -55,10 +68,13 @@ func (l *leg) send(data []byte) error {
 
 // sendFailure ends the stream as a worker does whose engine fails.
 func (l *leg) sendFailure() error {
-	if err := l.send(l.errorBody(refusalOf(cmp.Or(l.fault.ErrorCode, loadFailed.status)), true)); err != nil {
+	if l.api.typed {
+		return l.send(failureEvent(l.chunks, cmp.Or(l.fault.ErrorCode, loadFailed.status)))
+	}
+	if err := l.send(event{data: l.errorBody(refusalOf(cmp.Or(l.fault.ErrorCode, loadFailed.status)), true)}); err != nil {
 		return err
 	}
-	return l.send(done)
+	return l.send(event{data: done})
 }
 
 // done is the last event of a stream.
@@ -90,8 +106,9 @@ func (l *leg) betweenChunks() (goOn bool, err error) {
 
 // events are the data of a stream's events, in order, with whether each is a
 // token that takes time to make.
-func (t *text) events() iter.Seq2[[]byte, bool] {
-	return func(yield func([]byte, bool) bool) {
+func (t *text) events() iter.Seq2[event, bool] {
+	return func(send func(event, bool) bool) {
+		yield := func(data []byte, isToken bool) bool { return send(event{data: data}, isToken) }
 		// all yields a chunk for each choice.
 		all := func(p piece) bool {
 			for i := range t.choices {

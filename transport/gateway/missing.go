@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -13,10 +14,24 @@ import (
 // error object.
 const noRoute = `{"detail":`
 
+// ErrNoRoute is in the chain of the fault of a call that must be 200 and was
+// answered by a web framework, or by something on the way, which knows no such
+// route: 404 or 405 without an error object. Other errors are by who serves it.
+var ErrNoRoute = errors.New("there is no such route")
+
+// isNoRoute reports whether an answer is of that kind. A server that has other
+// methods on paths that look alike answers 405.
+func isNoRoute(status int, body []byte) bool {
+	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+		return false
+	}
+	return wire.Valid(body) != nil || wire.IsNull(wire.Lookup(body, "error")) && wire.Lookup(body, "object") == nil
+}
+
 // scaleOutRoute reports whether a route is one that workers have only if they are
-// started for it.
+// started for it. Who calls the one of the Responses API does without if need be.
 func scaleOutRoute(path string) bool {
-	return path == wire.GeneratePath || strings.HasSuffix(path, "/render")
+	return path == wire.GeneratePath || strings.HasSuffix(path, "/render") && path != wire.Responses.RenderPath
 }
 
 // explainMissing tells the operator, once for each route, why a worker does not

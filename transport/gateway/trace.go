@@ -19,10 +19,11 @@ func (a *attempt) trace(what, body string) {
 // readError reads the body of an answer that is an error, as far as that may be
 // read: so that the connection can be used again, for the trace, and to tell a
 // route that is missing.
-func (a *attempt) readError() {
+func (a *attempt) readError() (noRoute bool) {
 	body, _ := io.ReadAll(io.LimitReader(a.resp.Body, maxErrorAnswer))
 	a.u.explainMissing(a.path, a.resp.StatusCode, body)
 	if a.tracing() {
 		a.trace("error answer", wire.Redact(body))
 	}
+	return isNoRoute(a.resp.StatusCode, body)
 }

@@ -233,8 +233,11 @@ func (u *Upstream) Call(ctx context.Context, leg Leg) (body []byte, sent Sent, e
 func (a *attempt) whole(leg *Leg) ([]byte, *failure) {
 	u := a.u
 	if a.resp.StatusCode != http.StatusOK {
-		a.readError()
-		return nil, u.refusal(a.resp)
+		noRoute, fail := a.readError(), u.refusal(a.resp)
+		if noRoute {
+			fail.fault.Because(ErrNoRoute)
+		}
+		return nil, fail
 	}
 	if e := a.resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		a.broke()

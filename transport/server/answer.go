@@ -31,7 +31,11 @@ func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Han
 		defer memory.Close() // if something panics; else when nothing of the request is left
 		a := s.opened(w, r, p, accept, memory)
 		refused := a.fault
-		a.serve(r.Context(), engine)
+		if a.req.Passed != nil { // though the route may be the pipeline's
+			a.serve(r.Context(), s.PassthroughEngine)
+		} else {
+			a.serve(r.Context(), engine)
+		}
 		memory.Close()
 		s.finish(a)
 		if refused != nil && (refused.Kind == wire.TooLarge || refused.Kind == wire.QueueFull) {
@@ -334,7 +338,7 @@ func (a *answering) fail(f *wire.Fault) {
 	if !a.events || f.Kind == wire.Canceled {
 		return
 	}
-	event := a.boundary.Gap() + "data: " + string(errorBody(a.req.ID, f)) + "\n\n"
+	event := a.boundary.Gap() + errorEvent(a.req.Protocol, a.req.ID, f)
 	n, _ := a.w.Write([]byte(event))
 	a.bytes += int64(n)
 	a.rc.Flush()

@@ -71,24 +71,50 @@ func statusOf(f *wire.Fault) shown {
 
 // errorObject is the body of an error, as OpenAI clients expect it.
 type errorObject struct {
-	Error struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    string  `json:"code"`
-	} `json:"error"`
+	Error errorMembers `json:"error"`
+}
+
+type errorMembers struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}
+
+func membersOf(id string, f *wire.Fault) errorMembers {
+	return errorMembers{Message: f.Message + " (request_id: " + id + ")", Type: statusOf(f).kind, Code: f.ErrorCode()}
 }
 
 func errorBody(id string, f *wire.Fault) []byte {
-	var o errorObject
-	o.Error.Message = f.Message + " (request_id: " + id + ")"
-	o.Error.Type = statusOf(f).kind
-	o.Error.Code = f.ErrorCode()
-	body, err := json.Marshal(&o)
+	body, err := json.Marshal(errorObject{membersOf(id, f)})
 	if err != nil { // three strings: it cannot be
 		return []byte(`{"error":{"message":"internal error","type":"internal_error","param":null,"code":"internal"}}`)
 	}
 	return body
+}
+
+// typedError is the event that clients of the Responses API know as an error. The
+// object is for those that look for that in any stream. The event has no
+// sequence_number: events that go by are not counted.
+type typedError struct {
+	Type    string       `json:"type"` // "error"
+	Code    string       `json:"code"`
+	Message string       `json:"message"`
+	Param   *string      `json:"param"`
+	Error   errorMembers `json:"error"`
+}
+
+// errorEvent is the last event of a stream that has broken.
+func errorEvent(p *wire.Protocol, id string, f *wire.Fault) string {
+	if !p.Typed() {
+		return "data: " + string(errorBody(id, f)) + "\n\n"
+	}
+	members := membersOf(id, f)
+	body, err := json.Marshal(typedError{"error", members.Code, members.Message, nil, members})
+	if err != nil { // strings: it cannot be
+		body = errorBody(id, f)
+	}
+	return "event: error\ndata: " + string(body) + "\n\n"
 }
 
 // writeFault answers a request with a fault. Nothing must have been written.

@@ -19,10 +19,11 @@ var passedMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, h
 // not reach: a path that anything on the way could read as another is none of
 // ours.
 func (s *desk) passesThrough(r *http.Request) bool {
-	path := r.URL.Path
-	if !slices.Contains(passedMethods, r.Method) || !plain(path) {
-		return false
-	}
+	return slices.Contains(passedMethods, r.Method) && plain(r.URL.Path) && s.passesPath(r.URL.Path)
+}
+
+// passesPath reports whether a path is one of a route that is passed through.
+func (s *desk) passesPath(path string) bool {
 	return slices.ContainsFunc(s.Passthrough, func(route string) bool {
 		below, isPrefix := strings.CutSuffix(route, "*")
 		return path == route || isPrefix && strings.HasPrefix(path, below) && len(path) > len(below)
@@ -54,23 +55,33 @@ func plain(path string) bool {
 // go as they came if no worker would read them as JSON, and are refused
 // otherwise: they could hold the same in a spelling that we do not read.
 func (s *desk) acceptPassthrough(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
-	req := &phases.Request{
+	req := s.passed(r, p, id, text)
+	if len(text) == 0 || isOpaque(req.Passed.ContentType) {
+		return req, nil
+	}
+	body, f := parse(text)
+	if f != nil {
+		return nil, f
+	}
+	passBody(req, wire.SanitizePassthrough(body))
+	return req, nil
+}
+
+// passed makes a request that is passed through as it came.
+func (s *desk) passed(r *http.Request, p *wire.Protocol, id string, text []byte) *phases.Request {
+	return &phases.Request{
 		ID: id, Protocol: p, Header: s.requestHeaders(r), Query: r.URL.RawQuery, Out: phases.NewResponse(),
 		Passed: &phases.Passed{Method: r.Method, Path: r.URL.Path, RawPath: r.URL.EscapedPath(),
 			ContentType: r.Header.Get("Content-Type"), Body: wire.NewPayload(text)},
 	}
-	if len(text) == 0 || isOpaque(req.Passed.ContentType) {
-		return req, nil
-	}
-	body, err := wire.ParseBody(text)
-	if err != nil {
-		return nil, wire.Invalid("invalid_json", "the body is not a JSON object: %v", err)
-	}
-	body = wire.SanitizePassthrough(body)
+}
+
+// passBody gives a request that is passed through its JSON object, which holds
+// nothing any more that a client may not send.
+func passBody(req *phases.Request, body *wire.Body) {
 	req.Passed.Body = body.Edit().Payload()
 	req.Model, _ = wire.Unquote(body.Get("model"))
 	req.Stream = string(body.Get("stream")) == "true"
-	return req, nil
 }
 
 // isOpaque reports whether a body of this type is never read as JSON.

@@ -45,10 +45,24 @@ func (s *desk) receive(w http.ResponseWriter, r *http.Request, memory *budget.Ac
 
 // accept makes a request of a protocol of what a client has sent.
 func (s *desk) accept(r *http.Request, p *wire.Protocol, id string, text []byte) (*phases.Request, *wire.Fault) {
+	body, f := parse(text)
+	if f != nil {
+		return nil, f
+	}
+	return s.piped(r, p, id, body)
+}
+
+// parse takes a request's body apart.
+func parse(text []byte) (*wire.Body, *wire.Fault) {
 	body, err := wire.ParseBody(text)
 	if err != nil {
 		return nil, wire.Invalid("invalid_json", "the body is not a JSON object: %v", err)
 	}
+	return body, nil
+}
+
+// piped makes a request that runs through the pipeline.
+func (s *desk) piped(r *http.Request, p *wire.Protocol, id string, body *wire.Body) (*phases.Request, *wire.Fault) {
 	body = wire.Sanitize(body)
 	prompt, err := p.Prompt(body)
 	if err != nil {

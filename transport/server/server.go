@@ -51,6 +51,9 @@ type Settings struct {
 	// PassthroughEngine; those that end with "/*" are for all paths below.
 	Passthrough       []string
 	PassthroughEngine Engine
+	// Responses tells whether requests of the Responses API, if Passthrough names
+	// their route, can run through the pipeline instead; nil: they cannot.
+	Responses *phases.Offer
 	// QueuedEngine serves calls about requests that were put into a queue; nil:
 	// there are none, nor a route for them.
 	QueuedEngine Engine
@@ -129,7 +132,11 @@ func (s *desk) routes() http.Handler {
 	r.RedirectFixedPath = false
 	r.HandleOPTIONS = false
 	for _, p := range wire.Protocols() {
-		r.Handler(http.MethodPost, p.Path, s.pipeline(p))
+		if p != wire.Responses {
+			r.Handler(http.MethodPost, p.Path, s.pipeline(p))
+		} else if s.Responses != nil && s.passesPath(p.Path) {
+			r.Handler(http.MethodPost, p.Path, s.handle(p, s.engine, s.acceptResponses))
+		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		r.HandlerFunc(method, "/healthz", s.healthz)
@@ -153,6 +160,10 @@ func (s *desk) routes() http.Handler {
 		s.writeFault(w, s.requestID(req), f)
 	})
 	r.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == wire.Responses.Path && s.passesThrough(req) {
+			passthrough.ServeHTTP(w, req)
+			return
+		}
 		// The router names OPTIONS too, which no route takes.
 		allow := strings.Split(w.Header().Get("Allow"), ", ")
 		allow = slices.DeleteFunc(allow, func(method string) bool { return method == http.MethodOptions })

@@ -34,7 +34,7 @@ func elsewhere(f func()) {
 // waits reports whether a request on the route of a protocol may wait by terms of
 // its own.
 func (s *desk) waits(p *wire.Protocol, h http.Header) bool {
-	return s.Waits != nil && p.Path != "" && s.Waits(h)
+	return s.Waits != nil && p.MayWait() && s.Waits(h)
 }
 
 // opened opens a request, see open.

@@ -36,6 +36,7 @@ var operations = map[string]string{
 	wire.Chat.Name:        "chat",
 	wire.Completions.Name: "text_completion",
 	wire.Generate.Name:    "text_completion",
+	wire.Responses.Name:   "chat",
 }
 
 // canceled is the code of what ended because its client left, or because it was

@@ -8,7 +8,7 @@ var Chat = &Protocol{
 	Path:       "/v1/chat/completions",
 	RenderPath: "/v1/chat/completions/render",
 	prompt:     chatPrompt,
-	setTokens:  func(e *Edit, t Tokens) { e.Set("tokens", t.object(t.IDs, &t.Features)) },
+	setTokens:  setTokensObject,
 	content:    chatContent,
 	hasParts:   true,
 }
@@ -20,7 +20,9 @@ func chatPrompt(b *Body) (Prompt, error) {
 	return Prompt{Media: media}, err
 }
 
-// object is the member tokens of a chat leg.
+func setTokensObject(e *Edit, t Tokens) { e.Set("tokens", t.object(t.IDs, &t.Features)) }
+
+// object is the member tokens of a leg whose workers tokenize by themselves.
 func (Tokens) object(ids []byte, f *Features) Text {
 	if !f.any() {
 		return Text{[]byte(`{"token_ids":`), ids, closeBrace}

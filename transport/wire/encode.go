@@ -47,11 +47,16 @@ func (p *Protocol) encode(s Source, f Format, item int) *Edit {
 		e.SetRaw("sampling_params", `{"max_tokens":1}`)
 	} else {
 		t := s.Media.part(Text{[]byte(`[{"role":"user","content":[`)}, item, nil)
-		e.Set("messages", append(t, []byte(`]}]`)))
+		e.Set(s.Media.member, append(t, []byte(`]}]`)))
 		t = Text{[]byte(`{"token_ids":`), ids, []byte(`,"features":`)}
 		t = append(t, oneItem(im, placeholder.Text(), false)...)
 		e.Set("tokens", append(t, closeBrace))
-		e.SetRaw("max_tokens", "1")
+		if p.typed {
+			e.SetRaw("max_output_tokens", "1")
+			e.SetRaw("store", "false")
+		} else {
+			e.SetRaw("max_tokens", "1")
+		}
 	}
 	e.SetRaw("stream", "false")
 	if f == OpenAI { // they decide the pixels, and so the hash

@@ -53,9 +53,9 @@ func TestEveryLegIsTheClientsBodyButForWhatTheContractNames(t *testing.T) {
 			})
 		}
 	})
-	for _, p := range []string{wiretest.Chat, wiretest.Completions, wiretest.Generate} {
+	for _, p := range []string{wiretest.Chat, wiretest.Completions, wiretest.Generate, wiretest.Responses} {
 		for _, kind := range []string{"render", "probe", "prefill", "decode", "alone", "release", "encode", "prefill by tokens", "encode by tokens"} {
-			absent := p != wiretest.Chat && (kind == "encode" || kind == "encode by tokens" || kind == "prefill by tokens") || p == wiretest.Generate && kind == "render"
+			absent := p != wiretest.Chat && p != wiretest.Responses && (kind == "encode" || kind == "encode by tokens" || kind == "prefill by tokens") || p == wiretest.Generate && kind == "render"
 			if (seen[p+" "+kind] < 100) != absent {
 				t.Errorf("%s: %d legs of kind %s", p, seen[p+" "+kind], kind)
 			}
@@ -101,7 +101,7 @@ type leg struct {
 
 // makeLegs makes all legs of a request as the phases do.
 func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
-	proto := map[string]*wire.Protocol{wiretest.Chat: wire.Chat, wiretest.Completions: wire.Completions, wiretest.Generate: wire.Generate}[c.Protocol]
+	proto := map[string]*wire.Protocol{wiretest.Chat: wire.Chat, wiretest.Completions: wire.Completions, wiretest.Generate: wire.Generate, wiretest.Responses: wire.Responses}[c.Protocol]
 	came := []byte(c.Body)
 	body, err := wire.ParseBody(came)
 	if err != nil {
@@ -117,10 +117,10 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 	}
 	format, asked := proto.Format(!s.TokensIn, src)
 	byTokens := ""
-	if c.Protocol == wiretest.Chat && format == wire.TokensIn {
+	if c.HasParts() && format == wire.TokensIn {
 		byTokens = " by tokens"
 	}
-	if want := c.LegPath(s); (byTokens != "") != (want != "") || want != "" && proto.LegPath(format) != want || asked != (byTokens != "" || !s.TokensIn || c.Protocol != wiretest.Chat) {
+	if want := c.LegPath(s); (byTokens != "") != (want != "") || want != "" && proto.LegPath(format) != want || asked != (byTokens != "" || !s.TokensIn || !c.HasParts()) {
 		return nil, fmt.Errorf("format %v, asked %t, path %s", format, asked, want)
 	}
 	exchange, embeddings, err := connectorsOf(c, s)
@@ -141,7 +141,7 @@ func makeLegs(c *wiretest.Client, s wiretest.Shape) (map[string]leg, error) {
 	add("decode", "decode", proto.DecodeLeg(src, params), c.Decode(s))
 	add("alone", "alone", proto.DecodeLeg(src, wire.Transfers{}), c.DecodeAlone(s))
 	add("release", "release", proto.ReleaseLeg(src, params), c.Release(s))
-	if c.Protocol == wiretest.Chat && s.Tokens {
+	if c.HasParts() && s.Tokens {
 		for i := range c.Media {
 			add(fmt.Sprint("encode ", i), "encode"+byTokens, proto.EncodeLeg(src, format, i), c.Encode(s, i))
 		}
@@ -226,6 +226,10 @@ func named(c *wiretest.Client, kind string) []string {
 		if len(c.Media) > 0 {
 			names = append(names, "messages")
 		}
+	case wiretest.Responses:
+		if len(c.Media) > 0 {
+			names = append(names, "input")
+		}
 	case wiretest.Completions:
 		names = append(names, "prompt")
 	case wiretest.Generate:
@@ -233,6 +237,9 @@ func named(c *wiretest.Client, kind string) []string {
 	}
 	if kind == "prefill" || kind == "release" {
 		names = append(names, "stream", "stream_options", "request_id", "max_completion_tokens")
+		if c.Protocol == wiretest.Responses {
+			names = append(names, "max_output_tokens", "store", "include", "max_tool_calls")
+		}
 		if c.Protocol != wiretest.Generate {
 			names = append(names, "max_tokens", "min_tokens", "n", "best_of", "stop", "stop_token_ids", "logprobs",
 				"top_logprobs", "logprob_token_ids", "ignore_eos")

@@ -25,6 +25,7 @@ const maxHeld = 64 << 10
 // stream. It keeps what it has read. It belongs to one goroutine.
 type Hold struct {
 	content func(event []byte) bool
+	typed   bool
 	buf     []byte
 	next    int      // where the next line begins
 	data    [][]byte // of the event that is being read
@@ -32,7 +33,7 @@ type Hold struct {
 }
 
 // Hold begins to hold an answer of this protocol.
-func (p *Protocol) Hold() *Hold { return &Hold{content: p.content} }
+func (p *Protocol) Hold() *Hold { return &Hold{content: p.content, typed: p.typed} }
 
 // Bytes returns what has been read.
 func (h *Hold) Bytes() []byte { return h.buf }
@@ -54,7 +55,7 @@ func (h *Hold) Write(chunk []byte) Held {
 }
 
 // End says what is known when the answer has ended. One that ends while it is
-// held is not whole, for its [DONE] is missing.
+// held is not whole: its [DONE] is missing, or the event with the whole response.
 func (h *Hold) End() Held {
 	if h.state == Holding {
 		h.state = Failed
@@ -101,6 +102,9 @@ func (h *Hold) judge(event []byte) Held {
 			return Failed
 		}
 		return Released
+	}
+	if h.typed {
+		return judgeTyped(event)
 	}
 	if finishedInError(event) {
 		return Failed
@@ -160,36 +164,4 @@ func finishedInError(answer []byte) (failed bool) {
 		return !failed
 	})
 	return failed
-}
-
-// ErrorEvents finds events in a running stream by which a worker says that it
-// failed. It reads no JSON: an event that begins with an error begins like that
-// with every worker. The zero value stands at the start of a stream.
-type ErrorEvents struct {
-	tail [len(errorEvent)]byte // the last bytes of what was read before
-	n    int
-}
-
-// errorEvent begins an event that is an error, behind a line end.
-const errorEvent = "\ndata: {\"error\":"
-
-// Found reports whether such an event begins in a chunk, or between it and the
-// one before.
-func (e *ErrorEvents) Found(chunk []byte) bool {
-	if len(chunk) == 0 {
-		return false
-	}
-	if e.n == 0 {
-		e.n = copy(e.tail[:], "\n") // the start of the stream is the start of a line
-	}
-	var seam [2 * len(errorEvent)]byte
-	n := copy(seam[:], e.tail[:e.n])
-	n += copy(seam[n:], chunk[:min(len(chunk), len(errorEvent)-1)])
-	found := bytes.Contains(seam[:n], []byte(errorEvent)) || bytes.Contains(chunk, []byte(errorEvent))
-	last := seam[:n]
-	if len(chunk) >= len(e.tail) {
-		last = chunk
-	}
-	e.n = copy(e.tail[:], last[max(0, len(last)-len(e.tail)+1):])
-	return found
 }

@@ -14,6 +14,14 @@ func choice(delta, finish string) string {
 	return event(`{"choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`)
 }
 
+// typed is an event of the Responses API.
+func typed(kind, more string) string {
+	return "event: " + kind + "\ndata: {\"type\":\"" + kind + "\",\"sequence_number\":0," + more + "}\n\n"
+}
+
+var announced = typed("response.created", `"response":{"id":"r","error":null,"output":[]}`) + typed("response.in_progress", `"response":{}`) +
+	typed("response.output_item.added", `"item":{}`) + typed("response.content_part.added", `"part":{}`)
+
 func TestWhatIsHeldBack(t *testing.T) {
 	role := event(roleEvent)
 	for _, tt := range []struct {
@@ -64,6 +72,27 @@ func TestWhatIsHeldBack(t *testing.T) {
 		{"ends done", Chat, event("[DONE]"), Released, true},
 		{"ends in an event", Chat, role + `data: {"choices":[{"delta":{"content":"x"}}]}`, Failed, true},
 
+		{"responses: what is announced", Responses, announced, Holding, false},
+		{"responses: reasoning is announced", Responses, announced + typed("response.reasoning_summary_part.added", `"part":{}`), Holding, false},
+		{"responses: queued", Responses, typed("response.queued", `"response":{"error":null}`), Holding, false},
+		{"responses: an empty delta", Responses, announced + typed("response.output_text.delta", `"delta":""`), Holding, false},
+		{"responses: a delta", Responses, announced + typed("response.output_text.delta", `"delta":"x"`), Released, false},
+		{"responses: arguments of a function", Responses, typed("response.function_call_arguments.delta", `"delta":"{"`), Released, false},
+		{"responses: a type of the future", Responses, typed("response.x", `"y":1`), Released, false},
+		{"responses: no type", Responses, event(`{"response":{}}`), Released, false},
+		{"responses: completed", Responses, announced + typed("response.completed", `"response":{"status":"completed"}`), Released, true},
+		{"responses: incomplete", Responses, typed("response.incomplete", `"response":{}`), Released, true},
+		{"responses: an error", Responses, announced + typed("error", `"code":"500","message":"m"`), Failed, false},
+		{"responses: an error without a code", Responses, typed("error", `"code":null`), Failed, false},
+		{"responses: an error of the server", Responses, typed("error", `"code":"server_error"`), Failed, false},
+		{"responses: an error of the request", Responses, typed("error", `"code":"invalid_prompt"`), Released, false},
+		{"responses: an error with a status of the request", Responses, typed("error", `"code":400`), Released, false},
+		{"responses: an error object", Responses, announced + event(`{"error":{"message":"m","code":500}}`), Failed, false},
+		{"responses: failed", Responses, announced + typed("response.failed", `"response":{"status":"failed","error":{"code":"server_error"}}`), Failed, false},
+		{"responses: failed without a reason", Responses, typed("response.failed", `"response":{}`), Failed, false},
+		{"responses: failed for the request", Responses, typed("response.failed", `"response":{"error":{"code":"invalid_image"}}`), Released, false},
+		{"responses: ends behind what is announced", Responses, announced, Failed, true},
+
 		{"completions: any event", Completions, event(`{"choices":[{"text":""}]}`), Released, false},
 		{"completions: an error", Completions, event(`{"error":{"code":500}}`), Failed, false},
 		{"generate: any event", Generate, event(`{"choices":[{"token_ids":[]}]}`), Released, false},
@@ -100,18 +129,26 @@ func TestErrorEventsAreFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stream string
 		want   bool
+		typed  bool
 	}{
-		"at the start":       {failure, true},
-		"behind text":        {text + failure + event("[DONE]"), true},
-		"behind CRLF":        {strings.ReplaceAll(text, "\n", "\r\n") + failure, true},
-		"none":               {text + text + event("[DONE]"), false},
-		"in the text":        {choice(`{"content":"data: {\"error\":1}"}`, "null"), false},
-		"behind white space": {text + "x " + failure, false},
-		"nothing":            {"", false},
+		"typed, at the start":   {typed("error", `"code":null`), true, true},
+		"typed, behind text":    {announced + typed("error", `"code":null`), true, true},
+		"typed, failed":         {announced + typed("response.failed", `"response":{}`), true, true},
+		"typed, an object":      {announced + failure, true, true},
+		"typed, none":           {announced + typed("response.completed", `"response":{"error":null}`), false, true},
+		"typed, in the text":    {typed("response.output_text.delta", `"delta":"event: error"`), false, true},
+		"typed, not looked for": {announced + typed("error", `"code":null`), false, false},
+		"at the start":          {failure, true, false},
+		"behind text":           {text + failure + event("[DONE]"), true, false},
+		"behind CRLF":           {strings.ReplaceAll(text, "\n", "\r\n") + failure, true, false},
+		"none":                  {text + text + event("[DONE]"), false, false},
+		"in the text":           {choice(`{"content":"data: {\"error\":1}"}`, "null"), false, false},
+		"behind white space":    {text + "x " + failure, false, false},
+		"nothing":               {"", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for size := 1; size <= len(tt.stream)+1; size++ {
-				var e ErrorEvents
+				e := ErrorEvents{Typed: tt.typed}
 				found := false
 				for rest := tt.stream; rest != ""; {
 					n := min(size, len(rest))

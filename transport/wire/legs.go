@@ -8,7 +8,7 @@ import (
 // Source is what is known of a request when its legs are shaped.
 type Source struct {
 	Body   *Body
-	Media  *Media // of a chat request, or nil
+	Media  *Media // of the request, or nil
 	Tokens Tokens
 	// Reduced, if set, are the tensors of a prefill by token ids, instead of render's.
 	Reduced *Reduced
@@ -132,7 +132,10 @@ func capSampling(e *Edit) {
 // capOutput asks for one token, and for no stream: transfer params are never in
 // one.
 func (p *Protocol) capOutput(e *Edit) {
-	if !p.tokensIn {
+	switch {
+	case p.typed:
+		capResponse(e)
+	case !p.tokensIn:
 		capSampling(e)
 	}
 	if e.Has("max_completion_tokens") {
@@ -275,7 +278,7 @@ func (p *Protocol) DecodeLeg(s Source, t Transfers) Payload {
 
 // uuids are the media whose hashes a decode leg names as their uuids, or nil.
 func (s *Source) uuids() []Span {
-	if s.Media.Len() > 0 && len(s.Tokens.Features.Items) == s.Media.Len() && emptyObject(s.Body.Get("mm_processor_kwargs")) {
+	if s.Media.Len() > 0 && !s.Media.unnamed && len(s.Tokens.Features.Items) == s.Media.Len() && emptyObject(s.Body.Get("mm_processor_kwargs")) {
 		return s.Tokens.Features.Items
 	}
 	return nil
@@ -314,7 +317,7 @@ func CheckAnswer(answer []byte) error {
 	if finishedInError(answer) {
 		return errFinished
 	}
-	return nil
+	return failedResponse(answer)
 }
 
 // Transfer returns the transfer params in a parsed answer: the last member

@@ -40,5 +40,8 @@ func (p *Protocol) LocalKV(b *Body) string {
 	if f, ok := number("truncate_prompt_tokens"); set("truncate_prompt_tokens") && (!ok || !(f >= 0)) {
 		return "truncate_prompt_tokens"
 	}
+	if p.typed && truncates(b.Get("truncation")) {
+		return "truncation"
+	}
 	return ""
 }

@@ -2,13 +2,15 @@ package wire
 
 import "strings"
 
-// Media are the images, audio files and videos of a chat request, in document
+// Media are the images, audio files and videos of a request, in document
 // order: where they stand in its messages, and what has taken the place of their
 // URLs. It is not changed once made; legs share it.
 type Media struct {
 	messages []byte
+	member   string // of the body, which has the messages
 	parts    []mediaPart
 	inlined  bool
+	unnamed  bool // parts have no uuids
 }
 
 // mediaPart is a content part with a medium. Places are in the messages.
@@ -59,7 +61,8 @@ func (m *Media) Format(i int) []byte {
 // Inline returns the media with URLs replaced by those of uris that are not
 // nil: JSON strings with their quotes.
 func (m *Media) Inline(uris [][]byte) *Media {
-	out := &Media{messages: m.messages, parts: append([]mediaPart(nil), m.parts...), inlined: m.inlined}
+	out := new(*m)
+	out.parts = append([]mediaPart(nil), m.parts...)
 	for i, uri := range uris {
 		if uri != nil {
 			out.parts[i].uri, out.inlined = uri, true
@@ -100,14 +103,14 @@ func (m *Media) set(e *Edit, uuids []Span) {
 		t = m.part(t, i, uuid)
 		at = p.hi
 	}
-	e.Set("messages", append(t, m.messages[at:]))
+	e.Set(m.member, append(t, m.messages[at:]))
 }
 
 // findMedia finds the media in the messages of a chat body. It returns nil if
 // there are none, and refuses what is not served, and media whose URL could be
 // read in two ways: nobody behind us may fetch what our guard has not seen.
 func findMedia(messages []byte) (*Media, error) {
-	m := &Media{messages: messages}
+	m := &Media{messages: messages, member: "messages"}
 	var err error
 	EachElement(messages, func(message []byte) bool {
 		contents, before := 0, len(m.parts)

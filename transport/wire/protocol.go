@@ -27,20 +27,31 @@ type Protocol struct {
 	content func(event []byte) bool
 	// tokensIn: the prompt is token ids, and parameters are in sampling_params.
 	tokensIn bool
+	// typed: it is the Responses API, whose events say by a type what they are, and
+	// whose output is limited by a member of another name.
+	typed bool
 }
 
 // protocols are the APIs that run through the pipeline.
-var protocols = []*Protocol{Chat, Completions, Generate}
+var protocols = []*Protocol{Chat, Completions, Generate, Responses}
 
 // Protocols returns the APIs that run through the pipeline.
 func Protocols() []*Protocol { return protocols }
+
+// MayWait reports whether a request may wait in the queue of a broker: those of
+// the Responses API may not, nor what is passed through.
+func (p *Protocol) MayWait() bool { return p.Path != "" && !p.typed }
+
+// Typed reports whether events of the protocol's streams say by a type what they
+// are.
+func (p *Protocol) Typed() bool { return p.typed }
 
 // Prompt is what a client's body says about its prompt.
 type Prompt struct {
 	// Given holds the token ids if the client sent the prompt as such: then
 	// nothing has to be rendered.
 	Given Tokens
-	// Media are those of a chat request, or nil.
+	// Media are those of the request, or nil.
 	Media *Media
 }
 

@@ -21,8 +21,9 @@ type Usage struct {
 const (
 	usageName      = `"usage":`
 	completionName = `"completion_tokens":`
+	outputName     = `"output_tokens":` // of the Responses API
 	// maxUsage is how much behind the name is looked at. Workers write three counts
-	// before anything else.
+	// before anything else; of the Responses API there are details of the first.
 	maxUsage = 160
 )
 
@@ -85,11 +86,15 @@ func (u *Usage) read() {
 	if len(text) == 0 || text[0] != '{' {
 		return
 	}
-	i := bytes.Index(text, []byte(completionName))
+	name := completionName
+	i := bytes.Index(text, []byte(name))
 	if i < 0 {
-		return
+		name = outputName
+		if i = bytes.Index(text, []byte(name)); i < 0 {
+			return
+		}
 	}
-	text = bytes.TrimLeft(text[i+len(completionName):], " ")
+	text = bytes.TrimLeft(text[i+len(name):], " ")
 	end := 0
 	for end < len(text) && isDigit(text[end]) {
 		end++

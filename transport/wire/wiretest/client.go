@@ -11,13 +11,14 @@ const (
 	Chat        = "chat"
 	Completions = "completions"
 	Generate    = "generate"
+	Responses   = "responses"
 )
 
 // Client is a request of a client, and what upstreams have to say about it.
 type Client struct {
 	Protocol string
 	Body     string
-	// Media are those of a chat request, in document order.
+	// Media are those of a chat or Responses request, in document order.
 	Media []Medium
 	// Local: the request cannot use a remote KV (section 10).
 	Local bool
@@ -80,16 +81,15 @@ type modality struct {
 // New makes the request of a number. Images that are named by URL are at origin.
 func New(seed, n uint64, origin string) *Client {
 	r := random{rand.New(rand.NewPCG(seed, n))}
-	c := &Client{Protocol: pick(r, Chat, Chat, Completions, Generate)}
+	c := &Client{Protocol: pick(r, Chat, Chat, Completions, Generate, Responses)}
 	members := c.common(r)
 	switch c.Protocol {
 	case Chat:
 		members = append(members, c.chat(r, origin)...)
-		var kinds []string
-		for i := range c.Media {
-			kinds = append(kinds, c.Media[i].Modality)
-		}
-		c.tokens = r.tokens(kinds, true)
+		c.tokens = r.tokens(c.modalities(), true)
+	case Responses:
+		members = append(members, c.responses(r, origin)...)
+		c.tokens = r.tokens(c.modalities(), true)
 	case Completions:
 		c.tokens = r.tokens(nil, false)
 		prompt := r.str()
@@ -107,6 +107,18 @@ func New(seed, n uint64, origin string) *Client {
 	c.Local = c.local()
 	c.answers(r)
 	return c
+}
+
+// HasParts reports whether the client's protocol is one whose messages may have
+// images.
+func (c *Client) HasParts() bool { return c.Protocol == Chat || c.Protocol == Responses }
+
+// modalities are those of the media, in document order.
+func (c *Client) modalities() (kinds []string) {
+	for i := range c.Media {
+		kinds = append(kinds, c.Media[i].Modality)
+	}
+	return kinds
 }
 
 // common are members that any client may send.
@@ -256,7 +268,33 @@ func (c *Client) chat(r random, origin string) (members []Member) {
 	maybe("prompt", r.value(1))
 	maybe("token_ids", r.value(1))
 	maybe("features", r.value(2))
-	m := r.member("messages", "")
+	return append(members, c.list(r, "messages", origin))
+}
+
+// responses are the members of a Responses request, the input above all.
+func (c *Client) responses(r random, origin string) (members []Member) {
+	maybe := func(n int, name string, values ...string) {
+		if r.oneIn(n) {
+			members = append(members, r.member(name, pick(r, values...)))
+		}
+	}
+	maybe(2, "max_output_tokens", "9", "null", "1e3")
+	maybe(4, "include", `["message.output_text.logprobs"]`, "[ ]", "null")
+	maybe(6, "max_tool_calls", "3", "null")
+	maybe(4, "store", "false", "null")
+	maybe(8, "truncation", `"disabled"`, `"dis\u0061bled"`, `"auto"`, "null")
+	maybe(8, "previous_response_id", "null")
+	maybe(8, "background", "false", "null")
+	maybe(4, "instructions", r.str())
+	maybe(4, "metadata", `{ "b":"1" ,"a":"2"}`)
+	maybe(5, "mm_processor_kwargs", "{}", "null", `{ "size" : {"longest_edge":1.0} }`)
+	maybe(5, "media_io_kwargs", `{"image": {"x":1.0}}`, "null")
+	return append(members, c.list(r, "input", origin))
+}
+
+// list is the member that has the messages.
+func (c *Client) list(r random, name, origin string) Member {
+	m := r.member(name, "")
 	c.messages = append(c.messages, "["+r.space())
 	for i := range r.IntN(4) {
 		if i > 0 {
@@ -266,7 +304,7 @@ func (c *Client) chat(r random, origin string) (members []Member) {
 	}
 	c.put(r.space() + "]")
 	m.Value = c.text(func(im *Medium) string { return im.before + im.spelt + im.after + "}" })
-	return append(members, m)
+	return m
 }
 
 // put adds to the text behind the last medium.
@@ -404,7 +442,7 @@ func (c *Client) answers(r random) {
 			c.Rendered = r.array(o.text())
 		}
 	}
-	if c.Protocol == Chat {
+	if c.HasParts() {
 		c.encodeAnswers(r)
 	}
 	o := r.object(3)

@@ -72,12 +72,13 @@ func (c *Client) local() bool {
 	is := func(name string, values ...string) bool { return among(get(name), values) }
 	set := func(name string) bool { return !is(name, "", "null", "false") }
 	return is("n", "2", "1e1") || is("best_of", "3") || set("use_beam_search") || set("prompt_logprobs") ||
-		set("echo") && (set("logprobs") || is("max_tokens", "0")) || is("truncate_prompt_tokens", "-1")
+		set("echo") && (set("logprobs") || is("max_tokens", "0")) || is("truncate_prompt_tokens", "-1") ||
+		c.Protocol == Responses && is("truncation", `"auto"`, "null")
 }
 
 // Ask reports whether the client's chat format can be left.
 func (c *Client) asked(s Shape) bool {
-	return c.Protocol == Chat && s.TokensIn && c.tokens.tensors
+	return c.HasParts() && s.TokensIn && c.tokens.tensors
 }
 
 // tokensKnown: legs carry the prompt's token ids.
@@ -86,7 +87,7 @@ func (c *Client) tokensKnown(s Shape) bool { return s.Tokens && c.Protocol != Ge
 // base is the client's body with its media as they are on legs.
 func (c *Client) base(s Shape, uuids bool) *Object {
 	o := c.clean.last()
-	uuids = uuids && len(c.Media) > 0 && s.Tokens
+	uuids = uuids && len(c.Media) > 0 && s.Tokens && c.Protocol == Chat
 	if p := strings.TrimSpace(strings.Trim(c.clean.get("mm_processor_kwargs"), "{}")); p != "" && p != "null" {
 		uuids = false
 	}
@@ -98,7 +99,7 @@ func (c *Client) base(s Shape, uuids bool) *Object {
 		return o
 	}
 	i := -1
-	o.set("messages", c.text(func(im *Medium) string {
+	o.set(c.listName(), c.text(func(im *Medium) string {
 		i++
 		uuid := ""
 		if uuids && !im.uuid {
@@ -107,6 +108,14 @@ func (c *Client) base(s Shape, uuids bool) *Object {
 		return im.part(s) + uuid + "}"
 	}))
 	return o
+}
+
+// listName is the member that has the messages.
+func (c *Client) listName() string {
+	if c.Protocol == Responses {
+		return "input"
+	}
+	return "messages"
 }
 
 // part is a content part, less its closing brace.
@@ -176,9 +185,14 @@ func (c *Client) Encode(s Shape, image int) string {
 		o.set("stream", "false")
 		return o.leg()
 	}
-	o.set("messages", `[{"role":"user","content":[`+c.Media[image].part(s)+`}]}]`)
+	o.set(c.listName(), `[{"role":"user","content":[`+c.Media[image].part(s)+`}]}]`)
 	o.set("tokens", `{"token_ids":[`+strings.Join(ids, ",")+`],"features":`+features+`}}`)
-	o.set("max_tokens", "1")
+	if c.Protocol == Responses {
+		o.set("max_output_tokens", "1")
+		o.set("store", "false")
+	} else {
+		o.set("max_tokens", "1")
+	}
 	o.set("stream", "false")
 	o.setIf("mm_processor_kwargs", c.clean.get("mm_processor_kwargs"))
 	o.setIf("media_io_kwargs", c.clean.get("media_io_kwargs"))
@@ -218,8 +232,15 @@ func capped(o *Object) {
 }
 
 func (c *Client) capOutput(o *Object) {
-	if c.Protocol != Generate {
+	switch c.Protocol {
+	case Chat, Completions:
 		capped(o)
+	case Responses:
+		o.drop(removed...)
+		o.drop("include", "max_tool_calls")
+		o.set("max_output_tokens", "1")
+		o.set("ignore_eos", "true")
+		o.set("store", "false")
 	}
 	if o.find("max_completion_tokens") != nil {
 		o.set("max_completion_tokens", "1")
@@ -283,7 +304,7 @@ func (c *Client) Prefill(s Shape) string {
 	}
 	o := c.base(s, false)
 	c.capOutput(o)
-	if c.Protocol != Chat {
+	if !c.HasParts() {
 		o.set("request_id", `"`+s.ID+`"`)
 	}
 	if t := &c.tokens; c.Protocol == Generate && t.any && !(t.kwargs != "" && t.tensors && t.knownOnly) {

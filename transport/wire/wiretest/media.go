@@ -45,6 +45,9 @@ const here = "\x00"
 // medium adds a content part with an image, audio or video.
 func (c *Client) medium(r random, origin string) {
 	k, n := pick(r, kinds[0], kinds[0], kinds[0], kinds[1], kinds[2], kinds[3]), r.IntN(6)
+	if c.Protocol == Responses { // which has only images
+		k = kinds[0]
+	}
 	im := Medium{Modality: k.modality, URL: k.dataURI(n)}
 	value := here
 	switch {
