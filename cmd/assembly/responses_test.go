@@ -349,3 +349,13 @@ func TestResponsesAfterAReload(t *testing.T) {
 	}
 	r.settled()
 }
+
+// TestResponsesOfAPair are passed through: its workers have no such route for both
+// legs.
+func TestResponsesOfAPair(t *testing.T) {
+	r := newRig(t, setup{kv: cluster.KVSGLang, steps: renderStep + pairStep(byReserve)})
+	r.post(responsesPath, responsesBody("one", false), "X-Request-Id", "id")
+	if legs := r.legs("id"); !slices.Equal(legs, []string{"decode"}) {
+		t.Errorf("legs %v", legs)
+	}
+}

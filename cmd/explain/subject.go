@@ -58,7 +58,7 @@ func newSubject(cfg *conf.Config, req Request) (*subject, error) {
 	s := &subject{Request: req, path: at.Path, sent: req.Body, pictures: map[string]string{}}
 	s.header = withDefaults(req.Header)
 	for _, p := range wire.Protocols() {
-		if p.Path == at.Path && (p != wire.Responses || hasStep(cfg, stepRender)) {
+		if p.Path == at.Path && (p != wire.Responses || hasStep(cfg, stepRender) && !hasStep(cfg, stepPair)) {
 			s.protocol = p
 		}
 	}
