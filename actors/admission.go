@@ -41,7 +41,7 @@ func (e *Engine) countIn(s *supervisor) (v verdicts, err error) {
 			var room bool
 			if v, room = e.displace(s.tenant, limit); !room {
 				e.metrics.shed.WithLabelValues("max_inflight").Inc()
-				return v, e.full()
+				return v, e.full(1)
 			}
 		}
 		if e.counted++; e.counted == limit {
@@ -73,7 +73,7 @@ func (e *Engine) displace(tenant string, limit int) (verdicts, bool) {
 		}
 		return e.tenants[s.tenant]
 	}
-	gone, v := e.pools.displace(weight, fair, e.full().Because(errDisplaced))
+	gone, v := e.pools.displace(weight, fair, e.full(1).Because(errDisplaced))
 	if gone == nil {
 		return v, false
 	}
@@ -90,11 +90,35 @@ func (e *Engine) countOut(s *supervisor) {
 	}
 }
 
-// full is the fault for which there is no room for another request. Its
-// Retry-After is after how many seconds one of those in flight will have ended.
-// The lock is held.
-func (e *Engine) full() *wire.Fault {
-	return queueFull(retryAfter(1, e.drain.rate(1)), "too many requests in flight")
+// full is the fault for which there is no room for n more requests. Its Retry-After
+// is after how many seconds as many of those in flight will have ended. The lock is
+// held.
+func (e *Engine) full(n int) *wire.Fault {
+	return queueFull(retryAfter(n, e.drain.rate(1)), "too many requests in flight")
+}
+
+// forget takes a request that has ended, or is not begun, out of those that are
+// there. The lock is held.
+func (e *Engine) forget(s *supervisor) {
+	delete(e.live, s)
+	s.line.tenure.leave()
+	if s.aside {
+		e.aside--
+	}
+	if s.counted {
+		e.countOut(s)
+		e.drain.stop()
+	}
+}
+
+// countOutcome counts how a request ended that failed in a phase, in metrics.
+func (e *Engine) countOutcome(outcome error, phase string) {
+	if outcome != nil && wire.FaultOf(outcome).Kind == wire.Canceled {
+		e.metrics.disconnects.WithLabelValues(phase).Inc()
+	}
+	if errors.Is(outcome, phases.ErrExpired) {
+		e.metrics.expired.WithLabelValues(phase).Inc()
+	}
 }
 
 // ended is a supervisor's last word: its actor is gone, and whoever waits for
@@ -110,24 +134,19 @@ func (e *Engine) ended(s *supervisor) {
 			}
 		}
 	}
-	if s.outcome != nil && wire.FaultOf(s.outcome).Kind == wire.Canceled {
-		e.metrics.disconnects.WithLabelValues(s.last).Inc()
-	}
-	if errors.Is(s.outcome, phases.ErrExpired) {
-		e.metrics.expired.WithLabelValues(s.last).Inc()
+	if s.batch == nil {
+		e.countOutcome(s.outcome, s.last)
+	} else if s.outcome != nil {
+		s.batch.failed(s, s.outcome)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.live, s)
-	s.line.tenure.leave()
-	if s.aside {
-		e.aside--
-	}
 	if s.counted {
 		e.drain.count()
-		e.countOut(s)
-		e.drain.stop()
 	}
+	e.forget(s)
 	e.announce()
-	s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
+	if s.batch == nil {
+		s.req.Out.Finish(s.outcome) // under the lock, for Close returns when all have their outcome
+	}
 }

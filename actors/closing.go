@@ -61,7 +61,7 @@ func (e *Engine) Close(ctx context.Context) (cut int) {
 func (e *Engine) wait(ctx context.Context) bool {
 	for {
 		e.mu.Lock()
-		idle, changed := len(e.live) == 0 && e.detached == 0, e.changed
+		idle, changed := len(e.live) == 0 && e.batches == 0 && e.detached == 0, e.changed
 		e.mu.Unlock()
 		if idle {
 			return true

@@ -66,6 +66,7 @@ type Engine struct {
 	counted  int            // requests that MaxInflight is for
 	tenants  map[string]int // those by tenant
 	aside    int            // requests that MaxAside is for
+	batches  int            // requests of several prompts; their parts are among the live
 	drain    drain          // of those, while there are as many as may be
 	detached int
 	changed  chan struct{} // closed and replaced whenever a request or detached task ends
@@ -197,6 +198,9 @@ func (l *Line) start(ctx context.Context, r *phases.Request) error {
 	}
 	if err := e.ask(line, r); err != nil {
 		return err
+	}
+	if r.Batch != nil && !r.Aside {
+		return l.startBatch(ctx, line, r)
 	}
 	s := &supervisor{engine: e, req: r, line: line, counted: l.counted && !r.Aside, aside: l.counted && r.Aside, unhook: func() bool { return true }, outcome: errCrashed}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)

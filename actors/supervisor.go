@@ -24,6 +24,7 @@ type supervisor struct {
 	engine *Engine
 	req    *phases.Request
 	line   *pipeline // the one that the request began with
+	batch  *batch    // that the request is a part of, or nil
 	// counted: the request is one of those that MaxInflight bounds. Guarded by the
 	// engine's lock.
 	counted  bool
@@ -294,6 +295,9 @@ func (s *supervisor) fail(err error) {
 		}
 		s.settled, s.outcome = true, err
 		s.cancel(err)
+		if s.batch != nil {
+			s.batch.failed(s, err)
+		}
 		s.withdraw()
 	}
 	s.end(s.outcome)

@@ -52,6 +52,8 @@ func Default() Config {
 			KVLease:        30 * time.Second, // of vLLM's NixlConnector
 			// What the endpoint picker's rollout plugin answers with by default.
 			ForwardResponseHeaders: []string{"x-llm-d-disagg-revision"},
+			// Several prompts in one request are as much work as several requests: it has to be asked for.
+			MaxBatchSize: 1,
 		},
 	}
 }

@@ -69,7 +69,9 @@ FILE:10: gateway.profiles.encode.retry.max_delay: must be at least base_delay (3
 FILE:11: gateway.profiles.render.retry.base_delay: must be at most max_delay (2s), got 5s
 FILE:12: gateway.profiles.decode.retry.budget_ratio: unknown key
 FILE:14: pipeline.request_timeout: must be at most 24h0m0s, got 25h0m0s
-FILE:15: pipeline.kv_lease: must be longer than 0s`,
+FILE:15: pipeline.kv_lease: must be longer than 0s
+FILE:16: pipeline.max_batch_size: must be from 1 to 10000, got 0`,
+	"batch": `FILE:4: pipeline.max_batch_size: must be at most 8, as many requests as may be in flight (actors.max_inflight_requests, else size and queue of actors.pools.decode)`,
 	"steps": `FILE:2: pipeline.steps[1].type: missing: which phase is this step?
 FILE:3: pipeline.steps[1].param: unknown key (did you mean params?)
 FILE:5: pipeline.steps[2].type: want the name of a phase, got string ""
@@ -155,7 +157,7 @@ func TestGoodFiles(t *testing.T) {
 			c.Actors = Actors{26 * time.Second, 27, 53, 50, Pools{
 				Media: Pool{36, 37}, Render: Pool{28, 29}, Encode: Pool{38, 39}, Passthrough: Pool{41, 42}, Prefill: Pool{30, 31}, Decode: Pool{32, 33}, Release: Pool{34, 35}, Broker: Pool{54, 55}}}
 			c.Pipeline.KVConnector, c.Pipeline.ECConnector, c.Pipeline.UseOpenAIFormat = "kv-nixl", "ec-nixl", false
-			c.Pipeline.RequestTimeout, c.Pipeline.KVLease = 51*time.Second, 52*time.Second
+			c.Pipeline.RequestTimeout, c.Pipeline.KVLease, c.Pipeline.MaxBatchSize = 51*time.Second, 52*time.Second, 21
 			c.Pipeline.ForwardResponseHeaders = []string{"x-a", "x-b"}
 		},
 	}

@@ -126,6 +126,9 @@ type Pipeline struct {
 	// ForwardResponseHeaders are the headers of answers of render, encode and prefill that a request's later legs
 	// carry; empty means none. Whether they are names of headers, and may be forwarded, is not checked here.
 	ForwardResponseHeaders []string `toml:"forward_response_headers"`
+	// MaxBatchSize is how many prompts a completions request may have, each of which is one of those in the house;
+	// with 1 an array of prompts is refused.
+	MaxBatchSize int `toml:"max_batch_size"`
 	// Steps run in their order; [Parse] returns at least one.
 	Steps []Step `toml:"steps"`
 }

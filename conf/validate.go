@@ -16,6 +16,7 @@ const (
 	maxBodySize = 4095      // MB; a body is known by 32-bit places in it
 	// maxInflightSize is a terabyte, in MB.
 	maxInflightSize = 1 << 20
+	maxBatch        = 10_000    // prompts of a request
 	maxCount        = 1_000_000 // of requests and failures that a breaker counts
 )
 
@@ -40,6 +41,7 @@ func (c *Config) validate(found *faults) {
 	v.gateway(c.Gateway)
 	v.actors(c.Actors)
 	v.pipeline(c.Pipeline)
+	v.batch(c.Pipeline.MaxBatchSize, c.Actors.Inflight())
 }
 
 func (v validator) pipeline(p Pipeline) {
@@ -51,6 +53,14 @@ func (v validator) pipeline(p Pipeline) {
 	}
 	v.duration("pipeline.request_timeout", p.RequestTimeout)
 	v.positive("pipeline.kv_lease", p.KVLease)
+}
+
+// batch checks the size of batches: one of more prompts than there may be requests would never be let in.
+func (v validator) batch(n, inflight int) {
+	v.count("pipeline.max_batch_size", n, 1, maxBatch)
+	if n > 1 && n <= maxBatch && n > inflight {
+		v.fail("pipeline.max_batch_size", "must be at most %d, as many requests as may be in flight (actors.max_inflight_requests, else size and queue of actors.pools.decode)", inflight)
+	}
 }
 
 func (v validator) server(s Server) {

@@ -66,7 +66,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		downloads: f.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: "media_download_duration_seconds",
 			Help:    "Time that the download of a medium took, by its modality and result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result", "media_type"}),
-		loopbackHosts: counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
+		loopbackHosts:   counters("worker_loopback_host_total", "Answers of workers that name localhost as the host to fetch their KV or embedding from, by profile.", "profile"),
 		responsesPassed: counters("responses_passed_through_total", "Requests on /v1/responses that were passed through though the pipeline serves this route, by reason.", "reason"),
 		async: f.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: "async_requests_total",
 			Help: "Requests by the mode that they asked async-broker for, and calls about them (get, delete), by outcome."}, []string{"mode", "outcome"}),

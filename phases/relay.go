@@ -57,11 +57,12 @@ type wayOut struct {
 	journal *journal.Journal
 	typed   bool          // events of the answer say what they are
 	cached  *cachedTokens // that the answer is to have, or nil
+	batch   *Batch        // if the answer is to one of its prompts, else nil
 }
 
 // wayOut returns the request's.
 func (r *Request) wayOut() wayOut {
-	return wayOut{out: r.Out, journal: r.Journal, typed: r.Protocol.Typed()}
+	return wayOut{out: r.Out, journal: r.Journal, typed: r.Protocol.Typed(), batch: r.Batch}
 }
 
 // relay sends an answer out, after what was read of it already. It returns the
@@ -70,6 +71,9 @@ func (r *Request) wayOut() wayOut {
 // client sees that it has been taken. Of any other nothing goes out before there
 // is some of it: an answer that breaks before that is made good for by an error.
 func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
+	if w.batch != nil {
+		return w.relayPart(ctx, answer, held, result)
+	}
 	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
 	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header), errors: wire.ErrorEvents{Typed: w.typed}, edit: w.cached.edit(it.Head, w)}
 	if watch.events {

@@ -42,6 +42,9 @@ type Request struct {
 	Passed *Passed
 	// Queued names the queued request that a call is about, or nil.
 	Queued *Queued
+	// Batch is set if the request has several prompts, or is one of a request that
+	// has; nil: it has one.
+	Batch *Batch
 
 	Stream        bool
 	NamedByClient bool // ID is the client's own
@@ -191,7 +194,9 @@ func (r *Request) LetGo() {
 	r.Fetched, r.Rendered, r.Encoded, r.Prefilled.Handoff = Fetched{}, Rendered{}, Encoded{}, nil
 	r.images.Leave()
 	r.images = nil
-	r.Memory.Empty()
+	if r.Batch.letsGo() {
+		r.Memory.Empty()
+	}
 }
 
 // Close gives back what the request still holds. The supervisor calls it once,

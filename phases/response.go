@@ -117,6 +117,13 @@ func (c *Chunk) Set(text []byte) int {
 	return c.n
 }
 
+// add adds the beginning of text to what the chunk holds, and returns how much of it.
+func (c *Chunk) add(text []byte) int {
+	n := copy(c.buf[c.n:], text)
+	c.n += n
+	return n
+}
+
 // Free returns the chunk for use by others.
 func (c *Chunk) Free() {
 	switch {

@@ -159,7 +159,7 @@ func (c *Coordinator) serverSettings(g *generation) server.Settings {
 	s := server.Settings{
 		ReadTimeout: cfg.Server.ReadTimeout, WriteTimeout: cfg.Server.WriteTimeout, IdleTimeout: cfg.Server.IdleTimeout,
 		Memory: c.Memory, Passthrough: cfg.Server.PassthroughRoutes, PassthroughEngine: c.passing,
-		MaxBody: cfg.Server.MaxRequestBytes(), ProfileHeader: cfg.Gateway.ProfileHeader,
+		MaxBody: cfg.Server.MaxRequestBytes(), MaxBatch: cfg.Pipeline.MaxBatchSize, ProfileHeader: cfg.Gateway.ProfileHeader,
 		Forwarded:    g.forward,
 		TenantHeader: cfg.Server.TenantHeader, RequestTimeout: cfg.Pipeline.RequestTimeout, Unready: c.unready,
 		Tracing: c.traces.Sampler(),

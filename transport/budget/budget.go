@@ -37,6 +37,15 @@ func (b *Budget) Refused() int64 { return b.refused.Load() }
 // Open opens the account of one request.
 func (b *Budget) Open() *Account { return &Account{budget: b} }
 
+// Beside opens another account of the same budget: for what is held for as long as
+// something else.
+func (a *Account) Beside() *Account {
+	if a == nil || a.budget == nil {
+		return nil
+	}
+	return a.budget.Open()
+}
+
 // Account is what one request holds. It may be used by many goroutines. A nil
 // Account charges nothing.
 type Account struct {

@@ -61,6 +61,10 @@ func (a *Answer) begin(first []byte) {
 	}
 }
 
+// Limit is how many bytes of an answer are held here at most, by whoever has to read
+// it whole.
+func (a *Answer) Limit() int { return a.attempt.u.MaxAnswer }
+
 // Succeed judges an answer that was held.
 func (a *Answer) Succeed() { a.attempt.permit.Succeed() }
 

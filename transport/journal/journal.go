@@ -4,6 +4,7 @@
 package journal
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -15,9 +16,10 @@ type Journal struct {
 	// Trace is fixed before anybody else has the Journal.
 	Trace Trace
 
+	closed bool // the entry has been handed out; guarded by mu, like what is below
 	mu     sync.Mutex
 	entry  Entry
-	closed bool // the entry has been handed out
+	parts  *[]*Journal // of a request that has some; else nil
 }
 
 // Entry is what a Journal holds. Times are those of this process.
@@ -224,6 +226,9 @@ func (j *Journal) Entry() Entry {
 	e := j.entry
 	e.Steps, e.Calls, e.Waits = slices.Clone(e.Steps), slices.Clone(e.Calls), slices.Clone(e.Waits)
 	e.Notes, e.NotedAt = slices.Clone(e.Notes), slices.Clone(e.NotedAt)
+	for i, part := range j.allParts() {
+		e.add(i, part.Entry())
+	}
 	return e
 }
 
@@ -234,7 +239,11 @@ func (j *Journal) Phase() string {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.entry.Phase
+	phase := j.entry.Phase
+	for _, part := range j.allParts() {
+		phase = cmp.Or(phase, part.Phase())
+	}
+	return phase
 }
 
 // Close returns what has been noted, and ends the record: a download that others
@@ -246,5 +255,9 @@ func (j *Journal) Close() Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.closed = true
-	return j.entry
+	e := j.entry
+	for i, part := range j.allParts() {
+		e.add(i, part.Close())
+	}
+	return e
 }

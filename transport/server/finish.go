@@ -40,6 +40,9 @@ func (s *Server) logRecord(rec *Record) {
 		add(slog.String("tenant", rec.Tenant))
 	}
 	add(slog.String("protocol", rec.Protocol), slog.String("model", rec.Model), slog.Bool("stream", rec.Stream))
+	if rec.Prompts > 1 {
+		add(slog.Int("prompts", int(rec.Prompts)))
+	}
 	if rec.Path != "" {
 		add(slog.String("path", rec.Path))
 	}

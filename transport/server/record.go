@@ -22,6 +22,8 @@ type Running struct {
 	// Method and URLPath are those that the client called.
 	Method, URLPath string
 	Stream          bool
+	// Prompts is how many prompts it has.
+	Prompts int32
 	// Received is when its headers were there, Read when its body was.
 	Received, Read time.Time
 	// BytesIn is the size of its body, Images, Audios and Videos how many it has.
@@ -77,7 +79,7 @@ func (s *serial) next() string {
 func (s *Server) begun(h *http.Request, req *phases.Request, body int) *Running {
 	media := req.Prompt.Media
 	return &Running{Serial: s.serial.next(), ID: req.ID, Tenant: recorded(req.Tenant), Protocol: req.Protocol.Name, Model: recorded(req.Model),
-		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Received: req.Received, Read: time.Now(), BytesIn: int64(body),
+		Method: h.Method, URLPath: recorded(h.URL.Path), Stream: req.Stream, Prompts: int32(req.Batch.Len()), Received: req.Received, Read: time.Now(), BytesIn: int64(body),
 		Images: media.Count(wire.Image), Audios: media.Count(wire.Audio), Videos: media.Count(wire.Video), Journal: req.Journal}
 }
 

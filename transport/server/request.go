@@ -64,9 +64,21 @@ func parse(text []byte) (*wire.Body, *wire.Fault) {
 // piped makes a request that runs through the pipeline.
 func (s *desk) piped(r *http.Request, p *wire.Protocol, id string, body *wire.Body) (*phases.Request, *wire.Fault) {
 	body = wire.Sanitize(body)
-	prompt, err := p.Prompt(body)
+	singles, err := p.Singles(body, s.MaxBatch)
 	if err != nil {
 		return nil, wire.FaultOf(err)
+	}
+	var prompt wire.Prompt
+	var batch *phases.Batch
+	switch len(singles) {
+	case 0:
+		if prompt, err = p.Prompt(body); err != nil {
+			return nil, wire.FaultOf(err)
+		}
+	case 1: // an array of one is that one
+		body, prompt = singles[0].Body, singles[0].Prompt
+	default:
+		prompt, batch = singles[0].Prompt, phases.NewBatch(singles)
 	}
 	model, _ := wire.Unquote(body.Get("model"))
 	return &phases.Request{
@@ -74,7 +86,7 @@ func (s *desk) piped(r *http.Request, p *wire.Protocol, id string, body *wire.Bo
 		Stream: string(body.Get("stream")) == "true",
 		Header: s.legHeaders(r),
 		Query:  r.URL.RawQuery, LocalKV: p.LocalKV(body),
-		Out: phases.NewResponse(),
+		Out: phases.NewResponse(), Batch: batch,
 	}, nil
 }
 

@@ -45,6 +45,9 @@ type Settings struct {
 	IdleTimeout time.Duration
 	// MaxBody is the size in bytes of the largest request body.
 	MaxBody int64
+	// MaxBatch is how many prompts a completions request may have; up to 1 arrays of
+	// prompts are refused.
+	MaxBatch int
 	// Memory is charged for what requests hold; nil charges nothing.
 	Memory *budget.Budget
 	// Passthrough are the paths that are passed through to a decode worker by

@@ -10,12 +10,13 @@ var Completions = &Protocol{
 	prompt:     completionsPrompt,
 	setTokens:  func(e *Edit, t Tokens) { e.Set("prompt", Text{t.IDs}) },
 	idInBody:   true,
+	batches:    true,
 }
 
 const oneSpanPrompt = "prompt must be a string or an array of non-negative token ids"
 
-// completionsPrompt takes one prompt, as text or as token ids. Batches are
-// refused: their answers could not carry one hand-off each.
+// completionsPrompt takes one prompt, as text or as token ids. Several are taken
+// apart before (see Singles): one answer could not carry a hand-off for each.
 func completionsPrompt(b *Body) (Prompt, error) {
 	value := b.Get("prompt")
 	switch {

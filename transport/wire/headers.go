@@ -127,10 +127,13 @@ func connectionNames(in http.Header) map[string]bool {
 	return named
 }
 
+// maxRequestID is how long a request id may be.
+const maxRequestID = 128
+
 // ValidRequestID reports whether a client's request id is kept: 1 to 128
 // letters, digits and hyphens. It travels into logs and file names of workers.
 func ValidRequestID(id string) bool {
-	if len(id) == 0 || len(id) > 128 {
+	if len(id) == 0 || len(id) > maxRequestID {
 		return false
 	}
 	for i := range len(id) {

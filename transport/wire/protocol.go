@@ -30,6 +30,8 @@ type Protocol struct {
 	// typed: it is the Responses API, whose events say by a type what they are, and
 	// whose output is limited by a member of another name.
 	typed bool
+	// batches: a client may send several prompts at once.
+	batches bool
 }
 
 // protocols are the APIs that run through the pipeline.
