@@ -26,10 +26,10 @@ func (*touchy) Name() string { return "touchy" }
 
 func (p *touchy) Plan(r *phases.Request) (phases.Plan, error) {
 	p.plans.Add(1)
-	if r.ID == "panic-in-plan" {
+	id := strings.TrimSuffix(r.ID, "-p1") // one prompt of a batch
+	if id == "panic-in-plan" {
 		panic(secret)
 	}
-	id := r.ID
 	return phases.Plan{Tasks: []phases.Task{{Pool: phases.PoolRender, Run: func(context.Context) (phases.Result, error) {
 		if id == "panic-in-worker" {
 			panic(secret)

@@ -55,6 +55,9 @@ func (o *observed) requestLimits(l *list) {
 	l.add("request", "pipeline.request_timeout", orNone(c.Pipeline.RequestTimeout, "no limit"), note)
 	l.add("request", "actors.queue_timeout", c.Actors.QueueTimeout.String(), "in the queue of a pool, each time")
 	o.inflightLimits(l)
+	if o.protocol == wire.Completions {
+		l.add("request", "pipeline.max_batch_size", fmt.Sprint(c.Pipeline.MaxBatchSize), fmt.Sprintf("this body: %s", plural(max(1, o.prompts), "prompt")))
+	}
 	l.add("request", "server.write_timeout", c.Server.WriteTimeout.String(), "for each write of the answer")
 	l.add("request", "gateway.stream_idle_timeout", orNone(c.Gateway.StreamIdleTimeout, "no limit"), "between two chunks of a stream")
 }

@@ -27,6 +27,8 @@ type Report struct {
 	Removed []string `json:"removed_from_body,omitempty"`
 	// NotForwarded are the client's headers that no leg has.
 	NotForwarded []string `json:"headers_not_forwarded,omitempty"`
+	// Batch says what happens to a request of several prompts.
+	Batch string `json:"batch,omitempty"`
 	// Notes are as in the log line of the request.
 	Notes  []string `json:"notes,omitempty"`
 	Phases []Phase  `json:"phases"`
@@ -95,7 +97,8 @@ type observed struct {
 }
 
 func (o *observed) report() *Report {
-	r := &Report{Method: http.MethodPost, Route: o.path, Removed: o.removed, Notes: o.record.Notes, Phases: []Phase{}, Legs: []Leg{}}
+	o.sortLegs()
+	r := &Report{Batch: o.batch(), Method: http.MethodPost, Route: o.path, Removed: o.removed, Notes: o.record.Notes, Phases: []Phase{}, Legs: []Leg{}}
 	if r.Accepted = o.answer.status/100 == 2; !r.Accepted {
 		r.Refused = o.answer.refusal()
 	}

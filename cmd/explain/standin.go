@@ -112,6 +112,11 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusPreconditionFailed)
 		return
 	}
+	if leg.profile == stepDecode && leg.streams() {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: [DONE]\n\n")
+		return
+	}
 	w.Write(leg.answer())
 }
 

@@ -48,6 +48,7 @@ type subject struct {
 	// pictures are these placeholders, as data URIs, and what they stand for.
 	pictures map[string]string
 	byURL    int // media that have one
+	prompts  int // of a batch, else 0
 }
 
 func newSubject(cfg *conf.Config, req Request) (*subject, error) {
@@ -63,7 +64,7 @@ func newSubject(cfg *conf.Config, req Request) (*subject, error) {
 		}
 	}
 	if s.protocol != nil && int64(len(req.Body)) <= cfg.Server.MaxRequestBytes() {
-		s.read(hasStep(cfg, stepMedia))
+		s.read(hasStep(cfg, stepMedia), cfg.Pipeline.MaxBatchSize)
 	}
 	return s, nil
 }
@@ -96,7 +97,7 @@ func hasStep(cfg *conf.Config, kind string) bool {
 }
 
 // read finds out what the body says. What is wrong with it the coordinator finds.
-func (s *subject) read(downloads bool) {
+func (s *subject) read(downloads bool, maxBatch int) {
 	whole, err := wire.ParseBody(s.Body)
 	if err != nil {
 		return
@@ -107,8 +108,14 @@ func (s *subject) read(downloads bool) {
 	}
 	body := wire.Sanitize(whole)
 	s.removed = removed(s.Body, whole, body)
-	prompt, err := s.protocol.Prompt(body)
+	singles, err := s.protocol.Singles(body, maxBatch)
 	if err != nil {
+		return
+	}
+	var prompt wire.Prompt
+	if len(singles) > 0 {
+		prompt, s.prompts = singles[0].Prompt, len(singles)
+	} else if prompt, err = s.protocol.Prompt(body); err != nil {
 		return
 	}
 	s.prompt, s.localKV = prompt, s.protocol.LocalKV(body)

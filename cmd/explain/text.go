@@ -28,6 +28,9 @@ func (r *Report) Text(to io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "refused\n  %d, type %s, code %s\n  %s\n", r.Refused.Status, r.Refused.Type, r.Refused.Code, r.Refused.Message)
 	}
+	if r.Batch != "" {
+		fmt.Fprintf(&b, "\n%s\n", r.Batch)
+	}
 	items(&b, "assumed", r.Assumed)
 	items(&b, "noted in the log", r.Notes)
 	if len(r.Removed) > 0 {
