@@ -7,9 +7,24 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 )
+
+// briefLease is for KV whose decode is cancelled on its way to the worker: prompts of
+// a batch that fails are cancelled wherever they are.
+const briefLease = 2 * time.Second
+
+// leaseFor is short where a decode is failed in the worker's stead, which has the
+// hand-off then and does not read it.
+func leaseFor(f cluster.Fault) cluster.Options {
+	o := cluster.Options{Lease: briefLease}
+	if f.Leg == cluster.Decode && f.BreakAfter == nil && f.ErrorEventAfter == nil && f.EndAfter == nil {
+		o.Lease = shortLease
+	}
+	return o
+}
 
 // TestOnePromptFailsAndSoDoesTheBatch: before anything was written, whatever the
 // others are at; they are cancelled.
@@ -35,13 +50,25 @@ func TestOnePromptFailsAndSoDoesTheBatch(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, streamed %t", test.name, stream), func(t *testing.T) {
-				r := newRig(t, setup{pipeline: batching})
+				r := newRig(t, setup{pipeline: batching, cluster: leaseFor(test.fault)})
 				test.fault.RequestID = "b-p1"
 				r.cluster.AddFault(test.fault)
-				for _, other := range []string{"b-p0", "b-p2"} { // so that nothing is written
-					r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: other, At: cluster.AtHeaders})
+				gate := r.cluster.Hold(cluster.Gate{Leg: test.fault.Leg, RequestID: "b-p1", Times: 1})
+				var others []*cluster.Held // they have their KV, and have written nothing
+				for _, other := range []string{"b-p0", "b-p2"} {
+					others = append(others, r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: other, At: cluster.AtHeaders}))
 				}
-				got := r.post(completionsPath, batchBody(batchPrompts, fmt.Sprintf(`,"stream":%t`, stream)), "X-Request-Id", "b")
+				answer := make(chan response)
+				go func() {
+					answer <- r.post(completionsPath, batchBody(batchPrompts, fmt.Sprintf(`,"stream":%t`, stream)), "X-Request-Id", "b")
+				}()
+				for _, other := range others {
+					if err := other.WaitFor(within(t), 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				gate.Release()
+				got := <-answer
 				o := readError(t, got.body)
 				if got.status != test.status || o.Error.Code != test.code || !strings.Contains(o.Error.Message, test.says) || !strings.Contains(o.Error.Message, "(request_id: b)") {
 					t.Errorf("%d %s", got.status, got.body)
@@ -73,7 +100,7 @@ func TestOnePromptFailsInTheMiddleOfTheStream(t *testing.T) {
 		{"another is not rendered", cluster.Fault{Leg: cluster.Render, Status: 500}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, setup{pipeline: batching})
+			r := newRig(t, setup{pipeline: batching, cluster: leaseFor(test.fault)})
 			test.fault.RequestID = "b-p1"
 			r.cluster.AddFault(test.fault)
 			gate := r.cluster.Hold(cluster.Gate{RequestID: "b-p1", At: cluster.AtArrival, Leg: test.fault.Leg})
@@ -118,24 +145,31 @@ func TestClientOfABatchLeaves(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s %q streamed %t", at.Leg, at.At, held, stream), func(t *testing.T) {
 					r := newRig(t, setup{pipeline: batching})
 					at.RequestID = held
-					gate := r.cluster.Hold(at)
+					n := 3
+					if held != "" {
+						n = 1
+					}
+					gates := map[*cluster.Held]int{r.cluster.Hold(at): n}
+					if held != "" {
+						for _, other := range []string{"b-p0", "b-p2"} {
+							gates[r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: other, At: cluster.AtHeaders})] = 1
+						}
+					}
 					ctx, leave := context.WithCancel(within(t))
 					gone := make(chan struct{})
 					go func() {
 						defer close(gone)
 						r.postCtx(ctx, completionsPath, batchBody(batchPrompts, fmt.Sprintf(`,"stream":%t`, stream)), "X-Request-Id", "b")
 					}()
-					n := 1
-					if held == "" {
-						n = 3
-					}
-					if err := gate.WaitFor(within(t), n); err != nil {
-						t.Fatal(err)
+					for gate, n := range gates {
+						if err := gate.WaitFor(within(t), n); err != nil {
+							t.Fatal(err)
+						}
 					}
 					leave()
 					<-gone
 					r.batchSettled(3)
-					if n := r.metric(t, "disconnect_total"); n != 1 {
+					if n := r.metric(t, metricPrefix+"disconnect_total"); n != 1 {
 						t.Errorf("%v clients left", n)
 					}
 				})
@@ -153,7 +187,7 @@ func TestBatchWithADeadline(t *testing.T) {
 	if o := readError(t, got.body); got.status != http.StatusGatewayTimeout || o.Error.Code != "upstream_timeout" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if n := r.metric(t, "deadline_exceeded_total"); n != 1 {
+	if n := r.metric(t, metricPrefix+"deadline_exceeded_total"); n != 1 {
 		t.Errorf("%v requests were too late", n)
 	}
 	r.batchSettled(3)
@@ -181,7 +215,7 @@ func TestBatchIsCutAtTheEnd(t *testing.T) {
 
 // TestPanicInOnePromptOfABatch fails the batch, and nothing else.
 func TestPanicInOnePromptOfABatch(t *testing.T) {
-	r := newRig(t, setup{pipeline: batching, steps: "[[pipeline.steps]]\ntype = \"touchy\"\n" + fullSteps})
+	r := newRig(t, setup{pipeline: batching, cluster: cluster.Options{Lease: briefLease}, steps: "[[pipeline.steps]]\ntype = \"touchy\"\n" + fullSteps})
 	for _, where := range []string{"panic-in-worker", "panic-in-plan"} {
 		got := r.post(completionsPath, batchBody(batchPrompts, ""), "X-Request-Id", where)
 		if o := readError(t, got.body); got.status != http.StatusInternalServerError || o.Error.Code != "internal" {
