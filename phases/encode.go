@@ -104,6 +104,7 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 	if src.Media.Len() == 0 || p.spared(r) {
 		return Plan{}, nil
 	}
+	r.unhear(stepEncode)
 	format := r.format(p.openAI, src, p.metrics)
 	proto := r.Protocol
 	if p.pusher != nil {

@@ -73,7 +73,7 @@ func (c *consumer) find(ctx context.Context, b *bootstrap, named string, leg gat
 type pushed struct {
 	item wire.Text // nil: nothing was pushed
 	to   endpoint
-	said http.Header // of the answer, if there is something to forward in it
+	said http.Header // of the answer, if it has what is forwarded
 }
 
 // planPushes makes a task for each place of an image: each has an id of its own, so
@@ -126,15 +126,15 @@ func (p *encode) joinPushes(r *Request, results []Result) error {
 	for i, result := range results {
 		found := result.(pushed)
 		items[i] = found.item
-		if found.said != nil {
-			said = append(said, found.said)
-		}
 		if found.item == nil {
 			p.metrics.ecMissing.Inc()
 			r.note("encode gave no descriptor")
 		}
 		name := found.to.text()
 		r.worker = &name
+		if found.said != nil {
+			said = append(said, found.said)
+		}
 	}
 	p.forward.hear(r, stepEncode, said...)
 	r.Encoded = Encoded{Descriptors: p.pusher.Items(items)}

@@ -72,7 +72,7 @@ type prefilling struct {
 
 	at       kv.Peer     // of this attempt; zero while it is not known
 	exchange kv.Exchange // likewise
-	said     http.Header // of its answer, if there is something to forward in it
+	said     http.Header // of the answer, if it has what is forwarded
 }
 
 // begin begins an exchange for an attempt.
@@ -186,14 +186,14 @@ func (x *prefilling) send(ctx context.Context) (Prefilled, gateway.Sent, error) 
 	transfer := wire.Transfer(answer)
 	x.hosts.look(transfer, x.kv.HostField(), stepPrefill, "set VLLM_NIXL_SIDE_CHANNEL_HOST there")
 	found := Prefilled{Ran: true, At: time.Now(), Attempts: x.leg.Attempt}
+	x.said = x.forward.said(sent.Header)
+	if x.cached {
+		found.setCachedTokens(answer)
+	}
 	x.place(ctx, sent)
 	if told := x.exchange.Decode(transfer); told.HandOff() {
 		found.Handoff = &told
 	}
-	if x.cached {
-		found.setCachedTokens(answer)
-	}
-	x.said = x.forward.said(sent.Header)
 	return found, sent, nil
 }
 
