@@ -1,6 +1,10 @@
 package phases
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/llm-coordinator/coordinator/connectors/ec"
+)
 
 // check refuses pipelines that could not serve.
 func (p *Pipeline) check() error {
@@ -84,7 +88,8 @@ func (p *Pipeline) checkNeeds(at map[string]int) error {
 			return fmt.Errorf("pipeline: prefill has the kv connector %s and decode %s; they must be the same", a, b)
 		}
 		tokensIn, embeddings = !prefill.openAI, prefill.ec.Name()
-		if prefill.strip && (prefill.openAI || !hasEncode || !prefill.ec.Described()) {
+		_, pushes := prefill.ec.(ec.Pusher)
+		if prefill.strip && (prefill.openAI || !hasEncode || pushes || !prefill.ec.Described()) {
 			return fmt.Errorf("pipeline: strip_pixels = true of %q needs use_openai_format = false, an %q step, and an ec connector that tells prefill where embeddings are (ec-nixl): otherwise no pixels can be left out",
 				stepPrefill, stepEncode)
 		}

@@ -305,6 +305,7 @@ func TestStrippingThatCouldNotHappenFailsStartup(t *testing.T) {
 		{"chat format", "ec_connector = \"ec-nixl\"\n", render + encodeStep + strip + decodeStep, false},
 		{"no encode", "ec_connector = \"ec-nixl\"\nuse_openai_format = false\n", render + strip + decodeStep, false},
 		{"shared storage", "ec_connector = \"ec-shared-storage\"\nuse_openai_format = false\n", render + encodeStep + strip + decodeStep, false},
+		{"pushed embeddings", "ec_connector = \"ec-mooncake\"\nuse_openai_format = false\n", render + encodeStep + "params = { bootstrap_from = \"static:10.0.0.1\", consumer_port = 5602 }\n" + strip + decodeStep, false},
 		{"all there", "ec_connector = \"ec-nixl\"\nuse_openai_format = false\n", render + encodeStep + strip + decodeStep, true},
 	} {
 		cfg, err := conf.Parse("f.toml", []byte("[pipeline]\n"+tt.pipeline+tt.steps), nil)
