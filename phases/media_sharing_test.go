@@ -226,7 +226,8 @@ func TestCacheParams(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for text, want := range map[params]string{"": "images of at most 10 MB", `{"CacheSize":100}`: "images of at most 10 MB, 100 MB of them kept for 5m0s"} {
+	for text, want := range map[params]string{"": "images of at most 10 MB, audio of at most 25 MB, video of at most 50 MB",
+		`{"CacheSize":100}`: "images of at most 10 MB, audio of at most 25 MB, video of at most 50 MB, 100 MB of them kept for 5m0s"} {
 		if got := fmt.Sprint(b.phase(NewMedia, text)); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
