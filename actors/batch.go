@@ -177,7 +177,7 @@ func (e *Engine) batchEnded(b *batch) {
 	b.done()
 	e.countOutcome(outcome, b.phase)
 	for _, s := range b.parts {
-		b.req.Decoded.Reruns += s.req.Decoded.Reruns
+		b.req.Reruns += s.req.Reruns
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

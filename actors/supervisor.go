@@ -28,7 +28,11 @@ type supervisor struct {
 	// counted: the request is one of those that MaxInflight bounds. Guarded by the
 	// engine's lock.
 	counted  bool
-	aside    bool   // it is one of those that MaxAside bounds
+	aside    bool // it is one of those that MaxAside bounds
+	settled  bool // the outcome is known
+	ending   bool // and nothing is open any more
+	reruns   uint8
+	outcome  error
 	tenant   string // by which the request is told from others
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -51,8 +55,8 @@ type supervisor struct {
 	succeeded int
 	open      int // tasks that are not home, and a ticket for places
 	awaited   int // those of them that no worker runs
-	relays    bool
 	waiting   []*ticket
+	relays    bool // a task goes on without its worker
 	// out: something of the run was handed out. Guarded by the pools' lock while a
 	// ticket waits.
 	out bool
@@ -61,11 +65,7 @@ type supervisor struct {
 	stepBegan time.Time
 	last      string // the phase that was planned last
 
-	reruns  int
-	places  []*place // held by the request
-	settled bool     // the outcome is known
-	ending  bool     // and nothing is open any more
-	outcome error
+	places []*place // held by the request
 }
 
 // shell is the actor of a supervisor, from its first message on.

@@ -107,7 +107,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 		}
 	}
 	run := &decoding{decode: p, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: p.own,
-		spent: r.Decoded.Reruns > 0, deadline: r.Deadline}
+		spent: r.Reruns > 0, deadline: r.Deadline}
 	run.way.cached = p.cachedTokens(r)
 	if r.Prefilled.Ran {
 		run.rerun = stepPrefill
@@ -266,7 +266,7 @@ func (p *decode) Recover(r *Request, err error) (Verdict, error) {
 	if !errors.As(err, &a) {
 		return Verdict{}, err
 	}
-	r.Decoded.Reruns++
+	r.Reruns++
 	r.Decoded.Attempts += int(r.Decoded.reached.decodes.Load())
 	r.decodePermit.GiveBack() // if decode was not sent
 	r.decodePermit = nil

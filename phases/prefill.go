@@ -128,7 +128,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	format := r.format(p.openAI, src, p.metrics)
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
 	_, pushes := p.ec.(ec.Pusher)
-	run := &prefilling{prefill: p, src: &src, pixels: p.pixels(r, format, embeddings), named: r.namedWorker(), pushed: pushes && embeddings != nil && r.worker != nil, anew: r.Decoded.Reruns > 0, rerun: r.Decoded.Reruns == 0}
+	run := &prefilling{prefill: p, src: &src, pixels: p.pixels(r, format, embeddings), named: r.namedWorker(), pushed: pushes && embeddings != nil && r.worker != nil, anew: r.Reruns > 0, rerun: r.Reruns == 0}
 	run.leg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
 			told := run.begin()
@@ -169,7 +169,7 @@ func (p *prefill) Recover(r *Request, err error) (Verdict, error) {
 	if !errors.As(err, &a) {
 		return Verdict{}, err
 	}
-	r.Decoded.Reruns++
+	r.Reruns++
 	r.Prefilled.Attempts += a.attempts
 	p.metrics.reruns.WithLabelValues(a.reason).Inc()
 	r.note("run again from " + a.from + ": " + a.reason)

@@ -163,7 +163,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 		return proto.DecodeLeg(src, x.exchange.Decode(nil))
 	}
 	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: x.rerun,
-		spent: r.Decoded.Reruns > 0, deadline: r.Deadline, beside: x}
+		spent: r.Reruns > 0, deadline: r.Deadline, beside: x}
 	x.decoding.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts, Body: decodeBody,
 		Resend: gateway.ResendUnreached, Deadline: r.Deadline, Hold: p.decode.hold, Journal: r.Journal}
 	return x

@@ -57,6 +57,9 @@ type Request struct {
 	Aside bool
 	// What has been counted, once per request.
 	fellBack, bypassed bool
+	// Reruns is how often it was started again from an earlier phase: once at most, and
+	// each prompt of a batch once.
+	Reruns uint16
 
 	// What each phase found out: written by the phase alone, anew if it is run
 	// again.
@@ -176,8 +179,6 @@ type Decoded struct {
 	Status int
 	// Attempts counts the legs sent, over all runs.
 	Attempts int
-	// Reruns counts how often the request was started again from prefill.
-	Reruns int
 	// reached is set by decode's task once a worker may have the hand-off.
 	reached *handoffState
 }

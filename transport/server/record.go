@@ -85,7 +85,7 @@ func (s *Server) begun(h *http.Request, req *phases.Request, body int) *Running 
 
 // record returns what is known of a request that has ended.
 func (a *answering) record(now time.Time) Record {
-	rec := Record{Running: *a.running, Status: a.status, Bytes: a.bytes, Total: now.Sub(a.req.Received), Reruns: a.req.Decoded.Reruns,
+	rec := Record{Running: *a.running, Status: a.status, Bytes: a.bytes, Total: now.Sub(a.req.Received), Reruns: int(a.req.Reruns),
 		Entry: a.req.Journal.Close()}
 	rec.Path = rec.Entry.Path()
 	rec.Overhead = max(0, now.Sub(rec.Read)-rec.Waiting(rec.Read, now))

@@ -120,7 +120,7 @@ func TestRecordOfARequest(t *testing.T) {
 			call.End(began.Add(time.Second))
 			req.Journal.EndStep(1, "", began.Add(time.Second))
 			req.Journal.SetTokensOut(7)
-			req.Decoded.Reruns = 1
+			req.Reruns = 1
 			req.Out.Finish(err)
 		}()
 		return nil
