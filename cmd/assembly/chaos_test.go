@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,20 +47,44 @@ encode = { size = 8, queue = 32 }
 // and when the faults are gone all is as if nothing had been. CHAOS_TIME says how
 // long it runs.
 func TestChaos(t *testing.T) {
-	seed, long := rand.Uint64(), chaosTime(t)
-	openAI := seed%2 == 0
-	t.Logf("seed %d, use_openai_format %t, for %v", seed, openAI, long)
-	r := newRig(t, setup{
-		steps:  strings.NewReplacer("max_download_size = 8", "max_download_size = 8, download_timeout = \"1s\", cache_size = 1, cache_ttl = \"1s\"").Replace(probingSteps),
-		render: "timeout = \"1s\", idle_conn_timeout = \"100ms\"", toml: chaosTOML, pipeline: "request_timeout = \"5s\"\nkv_lease = \"2s\"\n", tokensIn: !openAI,
-		cluster: cluster.Options{Lease: 2 * time.Second, OmitBodies: true, CacheDecodes: true, TokenInterval: 100 * time.Microsecond},
-	})
+	seed := rand.Uint64()
+	runChaos(t, seed, chaosTime(t), setup{steps: quickMedia(probingSteps), tokensIn: seed%2 != 0})
+}
+
+// TestChaosOfFurtherWorkers is TestChaos, shorter, for workers that want both legs at
+// once, or to be told which worker has the KV.
+func TestChaosOfFurtherWorkers(t *testing.T) {
+	long := chaosTime(t) / 6
+	for name, s := range map[string]setup{
+		"kv-sglang":                      {kv: cluster.KVSGLang, steps: mediaStep + renderStep + encodeStep + pairStep(byReserve)},
+		"kv-mooncake":                    {kv: cluster.KVMooncake, steps: mediaStep + renderStep + encodeStep + prefillOf(cluster.KVMooncake) + decodeStep},
+		"kv-mooncake, both legs at once": {kv: cluster.KVMooncake, steps: mediaStep + renderStep + encodeStep + pairStep(`bootstrap_from = "static:127.0.0.1"`)},
+		"kv-moriio":                      {kv: cluster.KVMoriio, steps: mediaStep + renderStep + encodeStep + prefillOf(cluster.KVMoriio) + decodeStep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.steps = quickMedia(s.steps)
+			runChaos(t, rand.Uint64(), long, s)
+		})
+	}
+}
+
+// quickMedia has downloads end soon, and be kept for a while.
+func quickMedia(steps string) string {
+	return strings.Replace(steps, "max_download_size = 8", "max_download_size = 8, download_timeout = \"1s\", cache_size = 1, cache_ttl = \"1s\"", 1)
+}
+
+// runChaos is the chaos of one pipeline.
+func runChaos(t *testing.T, seed uint64, long time.Duration, s setup) {
+	t.Logf("seed %d, use_openai_format %t, for %v", seed, !s.tokensIn, long)
+	s.render, s.toml, s.pipeline = "timeout = \"1s\", idle_conn_timeout = \"100ms\"", chaosTOML, "request_timeout = \"5s\"\nkv_lease = \"2s\"\n"
+	s.cluster = cluster.Options{Lease: 2 * time.Second, OmitBodies: true, CacheDecodes: true, TokenInterval: 100 * time.Microsecond}
+	r := newRig(t, s)
 	r.Server.Finished = func(server.Record) {} // nobody counts
 	if got := r.do(http.MethodGet, "/healthz", "", ""); got.status != http.StatusOK {
 		t.Fatalf("%d %v", got.status, got.err)
 	}
 	fresh := runtime.NumGoroutine()
-	c := &chaos{rig: r, endings: map[string]int{}}
+	c := &chaos{rig: r, endings: map[string]int{}, noGenerate: s.kv == cluster.KVSGLang}
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -80,19 +103,7 @@ func TestChaos(t *testing.T) {
 
 	c.recover()
 	r.atRest()
-	st := r.cluster.State()
-	t.Logf("cluster: %+v", st)
-	// An answer that crosses its time-out was sent, as far as the worker knows, and
-	// the retry finds the image encoded. That is nobody's fault.
-	crossed := 0
-	for _, v := range st.Violations {
-		if strings.HasPrefix(v, "encode chaos-") && strings.Contains(v, "-r") && strings.HasSuffix(v, "is encoded more than once") {
-			crossed++
-		}
-	}
-	if st.HeldKV+st.ReusedHandoffs+st.WorkerFetches+st.ViolationCount-crossed != 0 {
-		t.Errorf("cluster: held %d, reused %d, fetched by workers %d, violations %q", st.HeldKV, st.ReusedHandoffs, st.WorkerFetches, st.Violations)
-	}
+	c.clean()
 	r.eventually(fmt.Sprintf("down to %d goroutines", fresh), func() bool {
 		r.client.CloseIdleConnections()
 		return runtime.NumGoroutine() <= fresh
@@ -104,6 +115,23 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	r.atRest()
+}
+
+// clean checks what the cluster has seen and holds.
+func (c *chaos) clean() {
+	st := c.cluster.State()
+	c.t.Logf("cluster: %+v", st)
+	// An answer that crosses its time-out was sent, as far as the worker knows, and
+	// the retry finds the image encoded. That is nobody's fault.
+	crossed := 0
+	for _, v := range st.Violations {
+		if strings.HasPrefix(v, "encode chaos-") && strings.Contains(v, "-r") && strings.HasSuffix(v, "is encoded more than once") {
+			crossed++
+		}
+	}
+	if st.HeldKV+st.ReusedHandoffs+st.WorkerFetches+st.ViolationCount-crossed != 0 {
+		c.t.Errorf("cluster: held %d, reused %d, fetched by workers %d, violations %q", st.HeldKV, st.ReusedHandoffs, st.WorkerFetches, st.Violations)
+	}
 }
 
 func chaosTime(t *testing.T) time.Duration {
@@ -124,6 +152,7 @@ func chaosTime(t *testing.T) time.Duration {
 type chaos struct {
 	*rig
 	requests, bad atomic.Int64
+	noGenerate    bool // the workers have no route for token ids
 
 	mu      sync.Mutex
 	endings map[string]int
@@ -210,10 +239,10 @@ func (c *chaos) body(random *rand.Rand, word string) (path, body string) {
 	if random.IntN(10) == 0 {
 		text += strings.Repeat(" and on", 300)
 	}
-	switch random.IntN(5) {
-	case 0:
+	switch kind := random.IntN(5); {
+	case kind == 0 || kind == 1 && c.noGenerate:
 		return completionsPath, fmt.Sprintf(`{"model":"demo-model","stream":%t,"prompt":%q}`, stream, text)
-	case 1:
+	case kind == 1:
 		return generatePath, fmt.Sprintf(`{"token_ids":[1,%d,%d],"stream":%t,"sampling_params":{"max_tokens":8}}`, random.IntN(1000), random.IntN(1000), stream)
 	}
 	var parts strings.Builder
@@ -314,97 +343,6 @@ func (c *chaos) recover() {
 			c.t.Errorf("the breaker of %s is %s", profile, state)
 		}
 	}
-}
-
-// codes are those that the contract has for requests that are well-formed, with
-// their statuses.
-var codes = map[string][]int{
-	"limit_exceeded": {400}, "media_fetch_failed": {400, 502, 504}, "upstream_rejected": {400, 404, 422, 429}, "upstream_failed": {502},
-	"upstream_timeout": {504}, "upstream_unavailable": {503}, "queue_full": {429}, "shutting_down": {503},
-}
-
-// garbage is what a worker says that makes no sense.
-const garbage = "<html>this is not what you asked for"
-
-// judge says how a request has ended, and what is wrong with that: an answer is
-// whole and has the word in it, or is broken off where it must be, or is an error
-// of the contract's, or a worker's own.
-func judge(got response, id, word string) (kind string, wrong error) {
-	if got.header.Get("X-Request-Id") != id {
-		return "nobody's", fmt.Errorf("the request id is %q", got.header.Get("X-Request-Id"))
-	}
-	switch {
-	case got.status != http.StatusOK:
-		return judgeError(got, id)
-	case strings.HasPrefix(got.header.Get("Content-Type"), "text/event-stream"):
-		return judgeStream(got, id)
-	case got.err != nil:
-		return "broken off", nil
-	case got.body == garbage:
-		return "garbage", nil
-	case !json.Valid([]byte(got.body)):
-		return "answer", fmt.Errorf("the answer is no JSON")
-	case !strings.Contains(got.body, word) && !strings.Contains(got.body, "token_ids"):
-		return "answer", fmt.Errorf("the answer has not the word %s", word)
-	}
-	return "answer", nil
-}
-
-func judgeError(got response, id string) (kind string, wrong error) {
-	var o struct {
-		Error struct {
-			Message, Type string
-			Code          any
-		}
-	}
-	switch err := json.Unmarshal([]byte(got.body), &o); {
-	case got.err != nil:
-		return fmt.Sprintf("%d broken off", got.status), nil
-	case err != nil:
-		return "error", fmt.Errorf("not an error object: %w", err)
-	case o.Error.Code == float64(got.status):
-		return fmt.Sprintf("worker's %d", got.status), nil
-	}
-	code, _ := o.Error.Code.(string)
-	kind = fmt.Sprintf("%d %s", got.status, code)
-	later := got.header.Get("Retry-After")
-	seconds, err := strconv.Atoi(later)
-	switch {
-	case !slices.Contains(codes[code], got.status):
-		return kind, fmt.Errorf("there is no such error")
-	case !strings.HasSuffix(o.Error.Message, "(request_id: "+id+")"):
-		return kind, fmt.Errorf("the message does not end with the request id")
-	case slices.Contains([]string{"queue_full", "upstream_unavailable", "shutting_down"}, code) && (err != nil || seconds < 1):
-		return kind, fmt.Errorf("Retry-After is %q", later)
-	}
-	return kind, nil
-}
-
-// judgeStream judges a stream of events. One that a worker ends too early, but in
-// good order, is the worker's own.
-func judgeStream(got response, id string) (kind string, wrong error) {
-	if got.err == nil && strings.HasSuffix(got.body, "data: [DONE]\n\n") {
-		if n := strings.Count(got.body, `"role":"assistant"`); n > 1 {
-			return "stream", fmt.Errorf("the stream begins %d times", n)
-		}
-		if strings.Contains(got.body, `data: {"error"`) {
-			return "stream with a worker's error", nil
-		}
-		return "stream", nil
-	}
-	if got.err == nil {
-		if !strings.HasSuffix(got.body, "\n\n") {
-			return "stream ended", fmt.Errorf("it ends within an event")
-		}
-		return "stream ended", nil
-	}
-	_, last, ok := strings.Cut(strings.TrimSuffix(got.body, "\n\n"), `data: {"error"`)
-	var o errorObject
-	if err := json.Unmarshal([]byte(`{"error"`+last), &o); !ok || err != nil || !strings.HasSuffix(got.body, "\n\n") ||
-		!strings.HasSuffix(o.Error.Message, "(request_id: "+id+")") {
-		return "stream broken off", fmt.Errorf("it does not end with an error event: %v", err)
-	}
-	return "stream broken off: " + o.Error.Code, nil
 }
 
 // TestEncodeRetriedAfterRenderWas twice: the cluster took the descriptor of the

@@ -32,14 +32,20 @@ func (l *leg) pairsHere() bool {
 // Cluster.mu.
 type meetings struct {
 	open map[uint64]*meeting
-	// used are rooms in which somebody has been, reserved the requests for which a
+	// been are the legs that have been in a room, reserved the requests for which a
 	// worker was reserved.
-	used     bounded[uint64]
+	been     bounded[visit]
 	reserved bounded[string]
 }
 
 func newMeetings(limit int) meetings {
-	return meetings{open: map[uint64]*meeting{}, used: newBounded[uint64](limit), reserved: newBounded[string](limit)}
+	return meetings{open: map[uint64]*meeting{}, been: newBounded[visit](limit), reserved: newBounded[string](limit)}
+}
+
+// visit is that a leg of that name has been in a room.
+type visit struct {
+	room uint64
+	name string
 }
 
 // meeting is a room with somebody in it.
@@ -75,8 +81,8 @@ func (l *leg) readRoom() (uint64, error) {
 	return room, nil
 }
 
-// meet waits for the other leg in the room. Nobody comes twice: not one leg, and
-// not a pair after another.
+// meet waits for the other leg in the room: for as long as its own request lasts,
+// if the other has come and gone. Nobody comes twice.
 func (l *leg) meet() (*meeting, error) {
 	room, err := l.readRoom()
 	if err != nil {
@@ -97,17 +103,19 @@ func (l *leg) meet() (*meeting, error) {
 // enterRoom puts a leg into a room. The caller holds mu.
 func (c *Cluster) enterRoom(room uint64, l *leg) (m *meeting, breach string) {
 	m = c.meetings.open[room]
+	here := visit{room, l.name}
 	switch {
-	case m == nil && c.meetings.used.members[room]:
+	case m == nil && c.meetings.been.members[here]:
 		return nil, "the room was used before"
 	case m == nil:
-		c.meetings.used.add(room)
+		c.meetings.been.add(here)
 		m = &meeting{first: l, both: make(chan struct{}), handed: make(chan struct{})}
 		c.meetings.open[room] = m
 		return m, ""
 	case m.complete || m.first.name == l.name:
 		return nil, "two " + l.name + " legs are in one room"
 	}
+	c.meetings.been.add(here)
 	m.complete = true
 	c.state.Rooms++
 	close(m.both)
