@@ -241,6 +241,7 @@ func (b *bootstrap) given(named string) (endpoint, error) {
 // does the same when it is sent twice.
 func (b *bootstrap) reserve(ctx context.Context, leg gateway.Leg) (endpoint, error) {
 	leg.ID += "-reserve"
+	leg.Pin = "" // that of an attempt before
 	leg.Prefer, leg.Resend, leg.Check, leg.Scratch = preferReserve, gateway.ResendAny, nil, true
 	_, sent, err := b.up.Call(ctx, leg)
 	if err != nil {

@@ -139,7 +139,7 @@ type decoding struct {
 	spent    bool
 	deadline time.Time
 	// beside is the prefill that runs at the same time, nil if none does.
-	beside *pair
+	beside *fate
 }
 
 // leaseMargin is how much of a lease has to be left for decode to fetch the KV.
@@ -239,7 +239,7 @@ func (d *decoding) failed(ctx context.Context, sent gateway.Sent, err error) err
 // from returns the step to start again from. A hand-off that can be read more
 // than once is as good as it was, unless it may be the reason.
 func (d *decoding) from(reason string) string {
-	if !d.once && reason != "500" {
+	if d.beside == nil && !d.once && reason != "500" {
 		return d.own
 	}
 	return d.rerun

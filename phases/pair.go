@@ -20,9 +20,10 @@ import (
 //   - Once decode has answered with an error, which goes to the client, or to its
 //     end, it does not matter any more what becomes of prefill.
 //
-// A nil pair is no prefill beside decode.
+// What of it outlasts the sending of the legs is its fate.
 type pair struct {
 	*prefillDecode
+	*fate
 	worker      string // as find has it
 	pushed      bool   // it has been sent the embeddings of the request's images
 	rerun       string // the step from which the request can start again
@@ -32,10 +33,14 @@ type pair struct {
 
 	told     chan struct{} // closed when exchange is there
 	exchange kv.Exchange
+}
 
+// fate is what has been decided of a pair. It holds nothing of the request: decode's
+// stream keeps it to its end. A nil fate is no prefill beside decode.
+type fate struct {
 	mu         sync.Mutex
 	decided    decided
-	endPrefill context.CancelFunc // nil until it runs
+	endPrefill context.CancelFunc // nil until it runs, and again when it has ended
 	endDecode  context.CancelFunc
 	patience   *time.Timer // until prefill is ended
 }
@@ -87,6 +92,7 @@ func (x *pair) runPrefill(parent context.Context) (Result, error) {
 	if x.patience != nil {
 		x.patience.Stop()
 	}
+	x.endPrefill = nil
 	endDecode := x.endDecode
 	x.mu.Unlock()
 	switch {
@@ -163,17 +169,18 @@ func (x *pair) runDecode(parent context.Context) (Result, error) {
 		end()
 		return x.decodeEnded(result, err)
 	}
+	fate := x.fate // the stream keeps it, and not the legs
 	return Later(func(done func(Result, error)) {
 		later(func(result Result, err error) {
 			end()
-			done(x.decodeEnded(result, err))
+			done(fate.decodeEnded(result, err))
 		})
 	}), nil
 }
 
 // begun notes how a task is ended. It reports false if the other has decided
 // against it before it began.
-func (x *pair) begun(how *context.CancelFunc, end context.CancelFunc, against decided) bool {
+func (x *fate) begun(how *context.CancelFunc, end context.CancelFunc, against decided) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	*how = end
@@ -181,7 +188,7 @@ func (x *pair) begun(how *context.CancelFunc, end context.CancelFunc, against de
 }
 
 // decodeEnded decides, when decode has come to its end, unless prefill has.
-func (x *pair) decodeEnded(result Result, err error) (Result, error) {
+func (x *fate) decodeEnded(result Result, err error) (Result, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -201,10 +208,10 @@ const prefillPatience = time.Second
 
 // stand has decode's outcome count, and prefill ended in so much time. The lock is
 // held.
-func (x *pair) stand(patience time.Duration) {
+func (x *fate) stand(patience time.Duration) {
 	x.decided = decodeStands
 	switch {
-	case x.endPrefill == nil: // it will not begin
+	case x.endPrefill == nil: // it will not begin, or has ended
 	case patience == 0:
 		x.endPrefill()
 	default:
@@ -214,7 +221,7 @@ func (x *pair) stand(patience time.Duration) {
 
 // answered is told the status of decode's answer before anything of it is passed
 // on. An error is that nothing may be.
-func (x *pair) answered(status int) error {
+func (x *fate) answered(status int) error {
 	if x == nil {
 		return nil
 	}
@@ -231,7 +238,7 @@ func (x *pair) answered(status int) error {
 
 // giveUp ends prefill because decode has failed. It reports false if prefill has
 // before.
-func (x *pair) giveUp() bool {
+func (x *fate) giveUp() bool {
 	if x == nil {
 		return true
 	}

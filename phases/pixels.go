@@ -40,7 +40,7 @@ func (x *pixels) call(ctx context.Context, up *gateway.Upstream, leg gateway.Leg
 	}
 	defer func() {
 		x.memory.Refund(x.charged)
-		x.charged = 0 // another worker may be next
+		x.charged, src.Reduced = 0, nil // another worker may be next
 	}()
 	leg.Spare = true
 	answer, sent, err = up.Call(ctx, leg)
@@ -49,12 +49,14 @@ func (x *pixels) call(ctx context.Context, up *gateway.Upstream, leg gateway.Leg
 	}
 	if !up.Retry(ctx, 1, "pixels", "", leg.Deadline) {
 		if ctx.Err() == nil {
-			up.Blame()
+			if sent.Status/100 != 4 {
+				up.Blame()
+			}
 			x.metrics.pixelsResent.WithLabelValues("refused").Inc()
 		}
 		return nil, sent, err
 	}
-	src.Reduced, leg.Spare = nil, false
+	src.Reduced, leg.Spare, leg.Resend = nil, false, gateway.ResendNever
 	leg.Attempt += sent.Attempts
 	leg.Journal.Note("prefill failed without pixels: sent again with them")
 	answer, all, err := up.Call(ctx, leg)

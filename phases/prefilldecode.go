@@ -140,7 +140,7 @@ func (p *prefillDecode) Plan(r *Request) (Plan, error) {
 func (p *prefillDecode) begin(r *Request) *pair {
 	proto, src, embeddings := r.Protocol, r.source(), p.ec.Prefill(r.Encoded.Descriptors)
 	format, _ := proto.Format(true, src)
-	x := &pair{prefillDecode: p, told: make(chan struct{}), worker: r.namedWorker(), pushed: p.decode.pushes && embeddings != nil, rerun: stepPrefillDecode}
+	x := &pair{prefillDecode: p, fate: &fate{}, told: make(chan struct{}), worker: r.namedWorker(), pushed: p.decode.pushes && embeddings != nil, rerun: stepPrefillDecode}
 	if x.pushed {
 		x.rerun = stepEncode
 	}
@@ -163,7 +163,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 		return proto.DecodeLeg(src, x.exchange.Decode(nil))
 	}
 	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: x.rerun,
-		spent: r.Reruns > 0, deadline: r.Deadline, beside: x}
+		spent: r.Reruns > 0, deadline: r.Deadline, beside: x.fate}
 	x.decoding.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts, Body: decodeBody,
 		Resend: gateway.ResendUnreached, Deadline: r.Deadline, Hold: p.decode.hold, Journal: r.Journal}
 	return x

@@ -84,6 +84,33 @@ func (d *Directory) Engine(ctx context.Context, address string, anew bool) (stri
 		fmt.Errorf("its bootstrap server at %s: %w", address, err))
 }
 
+// errUnreadable is an answer that net/http does not understand. Its own error may quote
+// it.
+var errUnreadable = errors.New("its answer is no HTTP")
+
+// ownError is an error of net/http's without what the server has said.
+func ownError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return op
+	}
+	if late := (net.Error)(nil); errors.As(err, &late) && late.Timeout() {
+		return errLate
+	}
+	return errUnreadable
+}
+
+// errLate is a time-out.
+var errLate net.Error = lateError{}
+
+type lateError struct{}
+
+func (lateError) Error() string   { return "it did not answer in time" }
+func (lateError) Timeout() bool   { return true }
+func (lateError) Temporary() bool { return true }
+
 func (d *Directory) recall(address string) (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +134,7 @@ func (d *Directory) ask(ctx context.Context, address string) (string, error) {
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {
-		return "", err
+		return "", ownError(ctx, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -115,7 +142,7 @@ func (d *Directory) ask(ctx context.Context, address string) (string, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return "", err
+		return "", ownError(ctx, err)
 	}
 	if len(body) > maxAnswer {
 		return "", errors.New("its answer is too large")

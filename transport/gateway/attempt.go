@@ -141,7 +141,7 @@ func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 	sent.Reached = sent.Reached || resp.StatusCode < 400 || resp.Header.Get(wire.HeaderDropReason) == ""
 	switch {
 	case leg.Hold && resp.StatusCode/100 == 2 && wire.IsEventStream(resp.Header):
-	case leg.Spare && byWorker(resp):
+	case leg.Spare && byWorker(resp) && resp.StatusCode >= 500:
 	default:
 		judge(a.permit, resp)
 	}
