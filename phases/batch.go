@@ -16,6 +16,7 @@ type Batch struct {
 	// prompts are those of a request that is a batch. It is split by the engine, and
 	// again if that has to start anew.
 	prompts []wire.Single
+	split   bool // they are requests of their own
 	// merge is where the parts of a batch meet, part is this one; nil in the batch
 	// itself.
 	merge *merge
@@ -49,6 +50,7 @@ func (r *Request) Split() (parts []*Request, done func()) {
 			}
 		}
 	}
+	r.Batch.split = true
 	n := len(r.Batch.prompts)
 	m := &merge{out: r.Out, stream: r.Stream, choices: r.Protocol.Choices(r.Body), memory: r.Memory.Beside(), answers: make([][]byte, n)}
 	m.open.Store(int32(n))
@@ -68,9 +70,9 @@ func (b *Batch) letsGo() bool {
 	switch {
 	case b == nil:
 		return true
-	case b.merge == nil: // its parts need it
+	case b.merge == nil:
 		b.prompts = nil
-		return false
+		return !b.split // else its parts need it
 	}
 	return b.merge.holding.Add(-1) == 0
 }

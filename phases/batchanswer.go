@@ -120,8 +120,9 @@ func (p *partAnswer) begin(ctx context.Context, size int) error {
 	if size > 0 {
 		header["Content-Length"] = []string{strconv.Itoa(size)}
 	}
-	p.begun = true
-	return p.out.Send(ctx, Item{Head: &Head{Status: p.answer.Status, Header: header}})
+	err := p.out.Send(ctx, Item{Head: &Head{Status: p.answer.Status, Header: header}})
+	p.begun = err == nil // else another part has to, or none does
+	return err
 }
 
 // room is how much of a stream is read at a time, at least.

@@ -66,12 +66,15 @@ func (r *Request) unhear(step string) {
 	if r.forwarded == nil {
 		return
 	}
-	i := slices.IndexFunc(r.forwarded.steps, func(s spoken) bool { return s.step == step })
-	if i >= 0 {
-		r.forwarded.steps = r.forwarded.steps[:i]
+	before := len(r.forwarded.steps)
+	r.forwarded.steps = slices.DeleteFunc(r.forwarded.steps, func(s spoken) bool { return rank(s.step) >= rank(step) })
+	if len(r.forwarded.steps) < before {
 		r.carry()
 	}
 }
+
+// rank is the place of a step among those whose answers are heard.
+func rank(step string) int { return slices.Index([]string{stepRender, stepEncode, stepPrefill}, step) }
 
 // carry makes the headers of later legs. Those that are under way keep theirs.
 func (r *Request) carry() {

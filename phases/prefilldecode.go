@@ -100,11 +100,17 @@ func (p *prefillDecode) bootstraps() *bootstrap { return p.boot }
 // errNoGenerate is the fault of token ids for workers that want text.
 var errNoGenerate = wire.Invalid("unsupported_route", "the workers behind this model have no %s: send a chat or completions request", wire.GeneratePath)
 
+// errNoResponses is the fault of a request that came for a pipeline of other steps.
+var errNoResponses = wire.Invalid("unsupported_route", "the pipeline was changed while the request came in: send it again")
+
 // Admit refuses a request at the door that these workers have no route for, and
 // every request while one of its legs may not be sent.
 func (p *prefillDecode) Admit(r *Request) error {
 	if p.needs.NoGenerate && r.Protocol == wire.Generate {
 		return errNoGenerate
+	}
+	if r.Protocol == wire.Responses { // it came in before a reload
+		return errNoResponses
 	}
 	if err := p.decode.Admit(r); err != nil || p.probed || p.alone(r) {
 		return err

@@ -138,12 +138,13 @@ func (p *render) Plan(r *Request) (Plan, error) {
 	}
 	proto, src := r.Protocol, r.source()
 	header, memory, journal, cut := r.Header, r.Memory, r.Journal, 0
+	id, deadline := r.ID, r.Deadline
 	if !p.tensors && src.Media.Len() > 0 {
 		cut = wire.MaxHash + 1 // the tensors are dropped as they arrive
 	}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
-		answer, sent, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: header, ID: r.ID, Memory: memory, Deadline: r.Deadline, Journal: journal,
+		answer, sent, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: header, ID: id, Memory: memory, Deadline: deadline, Journal: journal,
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
 			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {
@@ -167,7 +168,7 @@ type rendered struct {
 }
 
 func (p *render) Join(r *Request, results []Result) (Verdict, error) {
-	if r.Protocol == wire.Responses {
+	if r.Protocol == wire.Responses && p.offer != nil { // nil: it was switched off while the request came in
 		p.offer.found(true)
 	}
 	found := results[0].(rendered)

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
 // TestAsyncWithoutAMode: the worker gets what it gets without the step, whatever else
@@ -36,6 +38,12 @@ func TestAsyncWithoutAMode(t *testing.T) {
 	got, want := a.cluster.Legs("same-1"), without.cluster.Legs("same-1")
 	if len(got) != 4 || len(want) != 2 {
 		t.Fatalf("%d and %d legs", len(got), len(want))
+	}
+	for _, leg := range append(slices.Clone(got), want...) { // its own for each request
+		if n := len(leg.Header.Values(wire.HeaderDecisionID)); n != 1 {
+			t.Errorf("%d decision ids", n)
+		}
+		leg.Header.Del(wire.HeaderDecisionID)
 	}
 	for i, leg := range got {
 		other := want[i/2]

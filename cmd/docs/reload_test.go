@@ -21,6 +21,8 @@ var special = map[string]string{
 	"COORDINATOR_PIPELINE_KV_CONNECTOR":     "kv-nixl",
 	"COORDINATOR_PIPELINE_EC_CONNECTOR":     "ec-nixl",
 	"COORDINATOR_SERVER_PASSTHROUGH_ROUTES": "/v1/models",
+	// As many as a batch may have at least.
+	"COORDINATOR_ACTORS_MAX_INFLIGHT_REQUESTS": "9",
 }
 
 // onlyWithoutTLS is changed in a reload of its own.

@@ -280,7 +280,7 @@ func TestImagesByURLAreNotFetched(t *testing.T) {
 // TestMediaOfAllModalities: of those by URL a placeholder of each modality is sent.
 func TestMediaOfAllModalities(t *testing.T) {
 	r := explained(t, "use_openai_format = false\n", Request{Body: chat(`[{"type":"video_url","video_url":{"url":"https://v.invalid/v.mp4"}},` +
-		`{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}},` + imagePart("https://v.invalid/v.mp4") + `]`)})
+		`{"type":"input_audio","input_audio":{"data":"UklGRgQAAABXQVZF","format":"wav"}},` + imagePart("https://v.invalid/v.mp4") + `]`)})
 	wantRun(t, r, "replace-media-urls render conditional-decode encode prefill decode", "render conditional-decode encode encode encode prefill decode")
 	if why := r.why(stepMedia); why != "3 media to check: 1 inlined, 2 by URL (2 distinct ones to download, here replaced by placeholders)" {
 		t.Error(why)

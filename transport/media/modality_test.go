@@ -140,10 +140,12 @@ func TestInlinedAudioAndVideo(t *testing.T) {
 		uri  string
 		code string
 	}{
-		{audio, "data:audio/wav;base64,AAAA", ""}, {audio, "data:AUDIO/X-WAV;base64,AAAA", ""}, {audio, "data:audio/webm;codecs=opus;base64,AAAA", ""}, {audio, `data:audio\/mp3;base64,AAAA`, ""},
-		{video, "data:video/mp4;base64,AAAA", ""}, {video, "data:video/mov;base64,AAAA", ""},
+		{audio, "data:audio/wav;base64,ZkxhQw==", ""}, {audio, "data:AUDIO/X-WAV;base64,ZkxhQw==", ""}, {audio, "data:audio/webm;codecs=opus;base64,ZkxhQw==", ""}, {audio, `data:audio\/mp3;base64,ZkxhQw==`, ""},
+		{video, "data:video/mp4;base64,AAABug==", ""}, {video, "data:video/mov;base64,AAABug==", ""},
 		{audio, "data:video/mp4;base64,AAAA", "invalid_media"}, {video, "data:audio/mp4;base64,AAAA", "invalid_media"}, {video, "data:image/png;base64,AAAA", "invalid_media"},
-		{video, "data:video/jpeg;base64,AAAA,AAAA", "invalid_media"}, // frames, for some workers
+		{video, "data:video/jpeg;base64,AAAA,AAAA", "invalid_media"},                                                                    // frames, for some workers
+		{audio, "data:audio/mpeg;base64,I0VYVE0zVQ==", "invalid_media"}, {video, "data:video/mp4;base64,I0VYVE0zVQ==", "invalid_media"}, // a list of URLs
+		{video, "data:video/mp4;base64,ZkxhQw==", "invalid_media"},
 		{audio, "data:audio/wav;base64,AAAAAAAAAAAAAAAA", "limit_exceeded"}, {video, "data:video/mp4;base64,", "invalid_media"}, {video, "data:video/mp4,AAAA", "invalid_media"},
 	} {
 		err := tt.a.CheckDataURI([]byte(`"` + tt.uri + `"`))
@@ -152,10 +154,11 @@ func TestInlinedAudioAndVideo(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ format, data, code string }{
-		{"wav", "AAAA", ""}, {"WAV", "AAAA", ""}, {`\u0077av`, `AA\u003d\u003d`, ""}, {"mp3", "AAAA", ""}, {"m4a", "AAAA", ""}, {"opus", "AAAA", ""}, {"flac", "AAAA", ""},
+		{"wav", "ZkxhQw==", ""}, {"WAV", "ZkxhQw==", ""}, {`\u0077av`, `ZkxhQw\u003d\u003d`, ""}, {"mp3", "ZkxhQw==", ""}, {"m4a", "ZkxhQw==", ""}, {"opus", "ZkxhQw==", ""}, {"flac", "ZkxhQw==", ""},
 		{"", "AAAA", "invalid_media"}, {"wav;base64", "AAAA", "invalid_media"}, {"wav,", "AAAA", "invalid_media"}, {"audio/wav", "AAAA", "invalid_media"}, {" wav", "AAAA", "invalid_media"},
 		{"mid", "AAAA", "invalid_media"}, {strings.Repeat("w", 10_000), "AAAA", "invalid_media"}, {`wav\u00e4`, "AAAA", "invalid_media"},
 		{"wav", "", "invalid_media"}, {"wav", "AAA", "invalid_media"}, {"wav", "AA AA", "invalid_media"}, {"wav", "data:audio/wav;base64,AAAA", "invalid_media"}, {"wav", "http://" + secret, "invalid_media"},
+		{"mp3", "I0VYVE0zVQ==", "invalid_media"}, // a list of URLs
 		{"wav", "AAAAAAAAAAAAAAAA", "limit_exceeded"},
 	} {
 		err := audio.CheckInput([]byte(`"`+tt.format+`"`), []byte(`"`+tt.data+`"`))
@@ -163,7 +166,7 @@ func TestInlinedAudioAndVideo(t *testing.T) {
 			t.Errorf("%.40s %s: %v", tt.format, tt.data, err)
 		}
 	}
-	format, data := []byte(`"wav"`), []byte(`"AAAA"`)
+	format, data := []byte(`"wav"`), []byte(`"ZkxhQw=="`)
 	if n := testing.AllocsPerRun(10, func() {
 		if audio.CheckInput(format, data) != nil {
 			t.Error("refused")

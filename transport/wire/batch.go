@@ -9,6 +9,10 @@ type Single struct {
 	Prompt Prompt
 }
 
+// maxBatchMembers bounds what the bodies of a batch take: each keeps where its members
+// are, which is charged to nobody.
+const maxBatchMembers = 100_000
+
 const oneKind = "prompt must be a string, an array of non-negative token ids, or an array of one kind of them"
 
 // Singles takes a body with an array of prompts apart: the prompts of a completions
@@ -26,6 +30,9 @@ func (p *Protocol) Singles(b *Body, limit int) ([]Single, error) {
 	}
 	if n > limit {
 		return nil, Faultf(LimitExceeded, "the request has %d prompts, more than the limit of %d", n, limit)
+	}
+	if n*len(b.members) > maxBatchMembers {
+		return nil, Faultf(LimitExceeded, "the request has too many prompts for a body of %d members", len(b.members))
 	}
 	singles := make([]Single, 0, n)
 	var err error

@@ -26,7 +26,7 @@ var Refusals = []Refusal{
 	{"something behind", "POST", chatPath, `{"model":"m"} {}`, nil, 400, "invalid_json"},
 	{"empty", "POST", chatPath, ``, nil, 400, "invalid_json"},
 	{"too deep", "POST", chatPath, `{"a":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`, nil, 400, "invalid_json"},
-	{"video", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"video_url","video_url":{"url":"http://10.0.0.1/x.mp4"}}]}]}`, nil, 400, "invalid_media"},
+	{"embeddings", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"video_embeds","video_embeds":"AAAA"}]}]}`, nil, 400, "invalid_media"},
 	{"file", "POST", chatPath, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","image_url":"file:///x.png"}]}]}`, nil, 400, "invalid_media"},
 	{"audio", "POST", chatPath, `{"model":"m","messages":[{"role":"tool","content":[{"type":"input_audio","input_audio":{"data":""}}]}]}`, nil, 400, "invalid_media"},
 	{"no prompt", "POST", completionsPath, `{"model":"m"}`, nil, 400, "invalid_prompt"},
