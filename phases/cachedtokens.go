@@ -22,12 +22,18 @@ const (
 	cachedNoUsage   = "no_usage"   // the answer has no usage
 	cachedEncoded   = "encoded"    // it could not be read
 	cachedNotSaid   = "no_prefill" // prefill's answer does not say
+	cachedNotHere   = "unsupported"
 )
 
 // cachedTokens is what the answer of decode is to say, nil: what the worker does.
 // That is right if it has computed the prompt itself.
 func (p *decode) cachedTokens(r *Request) *cachedTokens {
 	if !p.cached || r.Prefilled.Handoff == nil {
+		return nil
+	}
+	if r.Batch != nil || r.Protocol.Typed() {
+		p.metrics.cachedTokens.WithLabelValues(cachedNotHere).Inc()
+		r.note("cached tokens not rewritten: not in the answer to a batch, or of the Responses API")
 		return nil
 	}
 	count, said := r.Prefilled.cachedTokens()

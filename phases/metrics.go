@@ -62,7 +62,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Rendered items of prefills that were told where to fetch embeddings, by what was sent of them: metadata, stripped (the tensor without pixels), full; and the reason for full."}, []string{"sent", "reason"}),
 		pixelsResent: counters("prefill_pixels_resent_total", "Prefills without pixels that failed, by result of the one with them: ok, failed, refused (not sent: no retry was left).", "result"),
 		cachedTokens: counters("cached_tokens_total", "Answers that were to say how much of the prompt prefill had cached, by result: "+
-			"rewritten, no_usage (there is none in it), encoded (it cannot be read), no_prefill (prefill did not say).", "result"),
+			"rewritten, no_usage (there is none in it), encoded (it cannot be read), no_prefill (prefill did not say), unsupported (the answer is to a batch, or of the Responses API).", "result"),
 		downloads: f.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: "media_download_duration_seconds",
 			Help:    "Time that the download of a medium took, by its modality and result: ok, or the code of the error.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"result", "media_type"}),

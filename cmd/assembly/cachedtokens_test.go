@@ -137,6 +137,28 @@ func TestCachedTokensThatStay(t *testing.T) {
 	}
 }
 
+// TestCachedTokensThatAreNotRewritten are counted and noted: nothing is without a word.
+func TestCachedTokensThatAreNotRewritten(t *testing.T) {
+	for path, body := range map[string]string{
+		completionsPath: `{"model":"demo-model","prompt":["one two","three four"]}`,
+		"/v1/responses": `{"model":"demo-model","input":"one two three"}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			r := newRig(t, setup{steps: renderStep + prefillStep + cachingDecode, pipeline: "max_batch_size = 2\n", cluster: cluster.Options{CachedTokens: 3, Lease: shortLease}})
+			if got := r.post(path, body); got.status != 200 {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			if counted := r.cachedResults(t); !slices.Equal(counted, []string{"unsupported"}) {
+				t.Errorf("counted as %q", counted)
+			}
+			r.settled()
+			if !strings.Contains(r.logs.String(), "cached tokens not rewritten") {
+				t.Error("it is not in the log")
+			}
+		})
+	}
+}
+
 // cachedResults are the results that cached_tokens_total has counted.
 func (r *rig) cachedResults(t *testing.T) (results []string) {
 	t.Helper()
