@@ -292,8 +292,9 @@ func TestBatchGivesWayToAnotherTenant(t *testing.T) {
 	r.settled()
 }
 
-// TestSlowClientSlowsAllPrompts: it gets all that was said, while little is held.
-func TestSlowClientSlowsAllPrompts(t *testing.T) {
+// TestClientThatReadsLaterGetsAll of all prompts, and no more is charged meanwhile than
+// events.
+func TestClientThatReadsLaterGetsAll(t *testing.T) {
 	r := newRig(t, setup{pipeline: batching})
 	prompts := []string{strings.Repeat("a ", 15_000), strings.Repeat("b ", 15_000)}
 	resp, err := r.open(within(t), completionsPath, batchBody(prompts, `,"stream":true`), "X-Request-Id", "b")
@@ -301,9 +302,7 @@ func TestSlowClientSlowsAllPrompts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	// It reads nothing until the workers stand still, or have ended because nobody
-	// has slowed them.
-	r.eventually("something is held back by the client", func() bool {
+	r.eventually("both answers are on their way, an event of each is held", func() bool {
 		st := r.cluster.State()
 		return st.InFlight[cluster.Decode] == 2 && r.Memory.Used() > 0 && r.Memory.Used() < 1<<20
 	})
