@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -77,14 +78,22 @@ func (p *process) lastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
+// givenOut are the addresses that tests have been given: between that and the start of
+// who listens there nobody does.
+var givenOut sync.Map
+
 // freeAddress returns an address of loopback that nobody listens on. Its port is
-// none of those that the system gives to connections, so that it stays free.
+// none of those that the system gives to connections, and no test is given it twice,
+// so that it stays free.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(19000+rand.N(12000))))
-		if err == nil {
-			l.Close()
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, twice := givenOut.LoadOrStore(l.Addr().String(), true); !twice {
 			return l.Addr().String()
 		}
 	}
