@@ -1,7 +1,6 @@
 package assembly_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -165,35 +164,7 @@ func TestReleaseOfFurtherConnectors(t *testing.T) {
 	for _, kv := range furtherKV {
 		t.Run(kv, func(t *testing.T) {
 			r := newRig(t, setup{kv: kv, steps: renderStep + prefillOf(kv) + decodeStep})
-			r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, Headers: map[string]string{"Connection": "close"}})
-			ctx, leave := context.WithCancel(within(t))
-			gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Prefill, At: cluster.AtHeaders})
-			gone := make(chan struct{})
-			go func() {
-				defer close(gone)
-				r.postCtx(ctx, chatPath, chatBody("one two", true), "X-Request-Id", "the-id")
-			}()
-			if err := gate.WaitFor(within(t), 1); err != nil {
-				t.Fatal(err)
-			}
-			r.dials.hold()
-			gate.Release()
-			select {
-			case <-r.dials.reached:
-			case <-ctx.Done():
-				t.Fatal("decode does not dial")
-			}
-			leave()
-			<-gone
-			<-r.finished
-			r.sent.Add(-1)
-			r.dials.release()
-			r.stop() // ends when the release has
-			if o := <-r.ended; o.err != nil || o.cut != 0 {
-				t.Errorf("%+v", o)
-			}
-			r.ended <- outcome{}
-			r.settled()
+			r.stopBeforeDecode()
 			pins := kv == cluster.KVMooncake || kv == cluster.KVMoriio
 			want := 0
 			if pins {

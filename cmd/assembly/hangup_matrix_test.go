@@ -190,10 +190,10 @@ func (r *rig) leaveInUpload(c client) {
 	conn.Close()
 }
 
-// leaveBeforeDecode leaves when prefill has answered and decode has not been
-// sent. No connection is used twice, so that decode has to dial, and that is
-// held.
-func (r *rig) leaveBeforeDecode(c client) {
+// leaveAtDial leaves when prefill has answered and decode has not been sent. No
+// connection is used twice, so that decode has to dial, and that is held: until the
+// caller releases it.
+func (r *rig) leaveAtDial(path, body string) {
 	r.t.Helper()
 	r.cluster.AddFault(cluster.Fault{Headers: map[string]string{"Connection": "close"}})
 	gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Prefill, At: cluster.AtHeaders})
@@ -201,7 +201,7 @@ func (r *rig) leaveBeforeDecode(c client) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		r.postCtx(ctx, c.path, c.body, "X-Request-Id", "the-id")
+		r.postCtx(ctx, path, body, "X-Request-Id", "the-id")
 	}()
 	if err := gate.WaitFor(within(r.t), 1); err != nil {
 		r.t.Fatal(err)
@@ -215,6 +215,13 @@ func (r *rig) leaveBeforeDecode(c client) {
 	}
 	leave()
 	<-gone
+}
+
+// leaveBeforeDecode leaves when prefill has answered and decode has not been
+// sent, and waits for the release of what prefill holds.
+func (r *rig) leaveBeforeDecode(c client) {
+	r.t.Helper()
+	r.leaveAtDial(c.path, c.body)
 	r.eventually("left to the release", func() bool { s := r.Engine.Status(); return s.Inflight == 0 && s.Detached == 1 })
 	r.dials.release()
 	if err := r.cluster.Wait(within(r.t), func(s cluster.State) bool { return s.FetchedKV == 1 }); err != nil {

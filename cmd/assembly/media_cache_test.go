@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llm-coordinator/coordinator/actors"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
@@ -53,20 +56,37 @@ func (r *rig) awaitMetric(name, label string, want float64) {
 
 // labelled is the sum of a counter's values with a label.
 func (r *rig) labelled(name, label string) (sum float64) {
+	for _, m := range r.withLabel(name, label) {
+		sum += m.GetCounter().GetValue()
+	}
+	return sum
+}
+
+// observed is how many values a histogram has got with a label.
+func (r *rig) observed(name, label string) (n uint64) {
+	for _, m := range r.withLabel(name, label) {
+		n += m.GetHistogram().GetSampleCount()
+	}
+	return n
+}
+
+// withLabel are the values of a metric that have a label of this value.
+func (r *rig) withLabel(name, label string) (found []*dto.Metric) {
 	families, err := r.Registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, f := range families {
+		if f.GetName() != metricPrefix+name {
+			continue
+		}
 		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == "llm_d_coordinator_"+name && l.GetValue() == label {
-					sum += m.GetCounter().GetValue()
-				}
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+				found = append(found, m)
 			}
 		}
 	}
-	return sum
+	return found
 }
 
 // wantImage fails the test unless an answer names these images.

@@ -184,24 +184,6 @@ func TestDownloadsOfMediaAreShared(t *testing.T) {
 	}
 }
 
-// observed is how many values a histogram has got with a label.
-func (r *rig) observed(name, label string) (n uint64) {
-	families, err := r.Registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == "llm_d_coordinator_"+name && l.GetValue() == label {
-					n += m.GetHistogram().GetSampleCount()
-				}
-			}
-		}
-	}
-	return n
-}
-
 // TestMediaThatCannotBeServed: of each modality. Nothing goes further than the
 // download.
 func TestMediaThatCannotBeServed(t *testing.T) {

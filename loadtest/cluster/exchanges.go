@@ -138,15 +138,16 @@ func (c *Cluster) loadMooncake(params json.RawMessage, p *prompt, lose bool) (lo
 	if !same(params, want) {
 		return failed, "kv_transfer_params are not those of this prefill worker"
 	}
-	how, breach := c.take(id, p, lose)
+	how, breach := c.take(id, p, lose, "")
 	if how == mixedUp { // a worker waits for KV that is gone, and gives up
 		return failed, "transfer_id was used before"
 	}
 	return how, breach
 }
 
-// take hands the KV of a hand-off to a decode. The caller holds mu.
-func (c *Cluster) take(id string, p *prompt, lose bool) (loading, string) {
+// take hands the KV of a hand-off to a decode, unless there is a breach in how it was
+// asked for. The caller holds mu.
+func (c *Cluster) take(id string, p *prompt, lose bool, breach string) (loading, string) {
 	h := c.kv.byID[id]
 	if h == nil {
 		return failed, ""
@@ -159,6 +160,8 @@ func (c *Cluster) take(id string, p *prompt, lose bool) (loading, string) {
 		return failed, ""
 	case h.state == kvFetched:
 		return mixedUp, ""
+	case breach != "":
+		return failed, breach
 	case h.prompt != p.key:
 		return failed, "the prompt is not the one that prefill computed"
 	}
@@ -228,7 +231,7 @@ func (c *Cluster) loadMoriio(params json.RawMessage, p *prompt, lose bool) (load
 			return failed, "kv_transfer_params are not what prefill gave out"
 		}
 	}
-	return c.take(id, p, lose)
+	return c.take(id, p, lose, "")
 }
 
 func (l *leg) giveOffloaded(p *prompt) (json.RawMessage, error) {

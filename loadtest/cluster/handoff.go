@@ -216,25 +216,11 @@ func (c *Cluster) loadRemote(params json.RawMessage, p *prompt, lose bool) (load
 	if id == "" {
 		return failed, "kv_transfer_params do not say what to fetch"
 	}
-	h := c.kv.byID[id]
-	if h == nil {
-		return failed, ""
+	breach := ""
+	if h := c.kv.byID[id]; h != nil && !same(params, presented(h.ticket)) {
+		breach = "kv_transfer_params are not what prefill gave out"
 	}
-	if lose && h.state == kvHeld {
-		c.end(h, kvGone)
-	}
-	switch {
-	case h.state == kvGone:
-		return failed, ""
-	case h.state == kvFetched:
-		return mixedUp, ""
-	case !same(params, presented(h.ticket)):
-		return failed, "kv_transfer_params are not what prefill gave out"
-	case h.prompt != p.key:
-		return failed, "the prompt is not the one that prefill computed"
-	}
-	c.end(h, kvFetched)
-	return loaded, ""
+	return c.take(id, p, lose, breach)
 }
 
 // fetchID returns which KV transfer params ask to fetch; false if none.
