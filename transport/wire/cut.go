@@ -6,27 +6,23 @@ import (
 )
 
 // Cutter shortens the strings of a JSON text while it arrives: of those longer
-// than Keep bytes the rest is dropped, as far as it is plain ASCII: rendered
-// tensors are. A text is valid after it if it was before, and only then. It belongs
-// to one goroutine.
+// than Keep bytes the rest is dropped, but for its escapes. What is dropped, rendered
+// tensors above all, is searched for its end and not looked at: a text is valid
+// after it if it was before, and if it was not, only what was dropped can be why it
+// is now. It belongs to one goroutine.
 type Cutter struct {
 	Keep int
 
 	in, escaped bool // in a string, and behind a backslash in it
 	digits      int  // still to come of an escape
 	n           int  // bytes of the string so far
-	last        byte // that was kept
+	whole       bool // none of it has been dropped
 }
 
 // Cut cuts the next bytes of the text in place, and returns how many are left.
 func (c *Cutter) Cut(text []byte) int {
 	kept, quote := 0, -1
-	take := func(b []byte) {
-		if len(b) > 0 {
-			kept += copy(text[kept:], b)
-			c.last = text[kept-1]
-		}
-	}
+	take := func(b []byte) { kept += copy(text[kept:], b) }
 	for at := 0; at < len(text); {
 		if quote < at {
 			if quote = bytes.IndexByte(text[at:], '"'); quote < 0 {
@@ -38,7 +34,7 @@ func (c *Cutter) Cut(text []byte) int {
 		switch {
 		case !c.in:
 			end := min(quote+1, len(text))
-			c.in, c.n = quote < len(text), 0
+			c.in, c.n, c.whole = quote < len(text), 0, true
 			take(text[at:end])
 			at = end
 		case c.escaped || c.digits > 0:
@@ -77,15 +73,9 @@ func (c *Cutter) escape(b byte) {
 func (c *Cutter) cut(piece []byte) []byte {
 	room := min(max(0, c.Keep-c.n), len(piece))
 	c.n += len(piece)
-	if plainASCII(piece[room:]) < len(piece)-room {
-		return piece
+	for c.whole && room < len(piece) && !utf8.RuneStart(piece[room]) {
+		room++ // half a character is not valid
 	}
-	before := c.last
-	if room > 0 {
-		before = piece[room-1]
-	}
-	if before >= utf8.RuneSelf { // what follows may not meet half a character
-		room = min(room+1, len(piece))
-	}
+	c.whole = c.whole && room == len(piece)
 	return piece[:room]
 }

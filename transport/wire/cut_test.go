@@ -26,17 +26,21 @@ func TestCutter(t *testing.T) {
 		`{"` + long + `":` + strings.Repeat("1", 50) + `}`: `{"xxxxxxxx":` + strings.Repeat("1", 50) + `}`,
 		`["` + long + `\"` + long + `\\"]`:                 `["xxxxxxxx\"\\"]`,
 		`["` + long + `\u00e9` + long + `"]`:               `["xxxxxxxx\u00e9"]`,
-		"[\"" + long + "\x01\"]":                           "[\"" + long + "\x01\"]",
+		`["1234567é` + long + `"]`:                         `["1234567é"]`,
+		`["12345678é", "1234😀6789"]`:                       `["12345678", "1234😀"]`,
+		`["` + long + `é\té😀"]`:                            `["xxxxxxxx\t"]`,
 		`not JSON at ` + long:                              `not JSON at ` + long,
 	} {
-		if got := cutBy([]byte(text), 8, len(text)); string(got) != want {
-			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		for _, size := range []int{len(text), 5, 1} {
+			if got := cutBy([]byte(text), 8, size); string(got) != want {
+				t.Errorf("%s by %d\ngot  %s\nwant %s", text, size, got, want)
+			}
 		}
 	}
 }
 
-// FuzzCutter: however a text arrives, it is as valid as it was, and strings that
-// are short are what they were.
+// FuzzCutter: however a text arrives, a valid one stays valid, nothing is cut but
+// the insides of strings, and strings that are short are what they were.
 func FuzzCutter(f *testing.F) {
 	for _, text := range validTexts {
 		f.Add([]byte(text), 3, 2)
@@ -50,11 +54,33 @@ func FuzzCutter(f *testing.F) {
 			return
 		}
 		cut := cutBy(text, keep, size)
-		if was, is := Valid(text), Valid(cut); (was == nil) != (is == nil) {
-			t.Fatalf("%q was %v, %q is %v", text, was, cut, is)
+		if err := Valid(cut); err != nil && Valid(text) == nil {
+			t.Fatalf("%q was valid, %q is not: %v", text, cut, err)
+		}
+		if was, is := skeleton(text), skeleton(cut); !bytes.Equal(was, is) {
+			t.Fatalf("%q became %q: without their strings %q and %q", text, cut, was, is)
 		}
 		if whole := cutBy(text, len(text), size); !bytes.Equal(whole, text) {
 			t.Fatalf("%q became %q", text, whole)
 		}
 	})
+}
+
+// skeleton is a text without what its strings hold.
+func skeleton(text []byte) (rest []byte) {
+	in, escaped := false, false
+	for _, b := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case in && b == '\\':
+			escaped = true
+		case b == '"':
+			in = !in
+			rest = append(rest, b)
+		case !in:
+			rest = append(rest, b)
+		}
+	}
+	return rest
 }
