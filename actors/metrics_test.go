@@ -2,42 +2,27 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// counter gathers the value of a counter or gauge, or the count of a histogram;
-// 0 if there is none. Labels are names and values in turn.
+// counter returns the value of a counter or gauge, or the count of a histogram; 0 if
+// there is none. Labels are names and values in turn.
 func counter(t testing.TB, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
+	var pairs []string
+	for pair := range slices.Chunk(labels, 2) {
+		pairs = append(pairs, strings.Join(pair, "="))
 	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-	metric:
-		for _, m := range f.GetMetric() {
-			has := map[string]string{}
-			for _, l := range m.GetLabel() {
-				has[l.GetName()] = l.GetValue()
-			}
-			for i := 0; i < len(labels); i += 2 {
-				if has[labels[i]] != labels[i+1] {
-					continue metric
-				}
-			}
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return 0
+	sum, _ := metricstest.Sum(t, reg, name, pairs...)
+	return sum
 }
 
 func TestMetricsTellTheTruth(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/files/filestest"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // following is a coordinator whose redis_url is in a file.
@@ -48,15 +49,9 @@ func (f *following) watches(at string, n int) {
 // breakers returns the states of Redis' breaker that are told.
 func (f *following) breakers() (states []float64) {
 	f.t.Helper()
-	families, err := f.Registry.Gather()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == metricPrefix+"breaker_state" && hasLabels(m, []string{"profile=redis"}) {
-				states = append(states, m.GetGauge().GetValue())
-			}
+	for labels, state := range metricstest.Of(f.t, f.Registry, "breaker_state") {
+		if labels == `{profile="redis"}` {
+			states = append(states, state)
 		}
 	}
 	return states

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 const cachingDecode = decodeStep + "params = { cached_tokens_from_prefill = true }\n"
@@ -126,7 +127,7 @@ func TestCachedTokensThatStay(t *testing.T) {
 			if said, _ := cachedIn(got.body); !slices.Equal(said, want) {
 				t.Errorf("it says %q of cached tokens, want %q: %s", said, want, got.body)
 			}
-			if counted := r.cachedResults(t); !slices.Equal(counted, strings.Fields(tt.result)) {
+			if counted := r.results("cached_tokens_total"); !slices.Equal(counted, strings.Fields(tt.result)) {
 				t.Errorf("counted as %q, want %q", counted, tt.result)
 			}
 			r.settled()
@@ -148,7 +149,7 @@ func TestCachedTokensThatAreNotRewritten(t *testing.T) {
 			if got := r.post(path, body); got.status != 200 {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			if counted := r.cachedResults(t); !slices.Equal(counted, []string{"unsupported"}) {
+			if counted := r.results("cached_tokens_total"); !slices.Equal(counted, []string{"unsupported"}) {
 				t.Errorf("counted as %q", counted)
 			}
 			r.settled()
@@ -159,18 +160,12 @@ func TestCachedTokensThatAreNotRewritten(t *testing.T) {
 	}
 }
 
-// cachedResults are the results that cached_tokens_total has counted.
-func (r *rig) cachedResults(t *testing.T) (results []string) {
-	t.Helper()
-	families, err := r.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "llm_d_coordinator_cached_tokens_total" && m.GetCounter().GetValue() > 0 {
-				results = append(results, m.GetLabel()[0].GetValue())
-			}
+// results are those that a metric has counted.
+func (r *rig) results(metric string) (results []string) {
+	r.t.Helper()
+	for labels, n := range metricstest.Of(r.t, r.Registry, metric) {
+		if n > 0 {
+			results = append(results, strings.TrimSuffix(strings.TrimPrefix(labels, `{result="`), `"}`))
 		}
 	}
 	return results

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 	"github.com/llm-coordinator/coordinator/transport/server/servertest"
 )
 
@@ -264,33 +263,11 @@ func TestPrefillWithoutHandoff(t *testing.T) {
 }
 
 // metric returns the sum of a metric's values.
-func (r *rig) metric(t *testing.T, name string, labels ...string) (sum float64) {
+func (r *rig) metric(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := r.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
+	sum, ok := metricstest.Sum(t, r.Registry, name, labels...)
+	if !ok {
+		t.Errorf("no metric %s", name)
 	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if hasLabels(m, labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-		return sum
-	}
-	t.Errorf("no metric %s", name)
-	return 0
-}
-
-// hasLabels reports whether a metric has all of these labels: name=value.
-func hasLabels(m *dto.Metric, labels []string) bool {
-	for _, want := range labels {
-		if !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName()+"="+l.GetValue() == want }) {
-			return false
-		}
-	}
-	return true
+	return sum
 }

@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"tools/release":          {}, // a module of its own
 
 	"transport/wire/wiretest":     {},                   // for tests only
+	"transport/metricstest":       {},                   // for tests only
 	"transport/files/filestest":   {},                   // for tests only
 	"transport/trace/tracetest":   {},                   // for tests only
 	"transport/broker/redistest":  {},                   // for tests only

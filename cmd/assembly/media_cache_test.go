@@ -4,15 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llm-coordinator/coordinator/actors"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/phases"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // sharingRig is a rig whose media step has these params besides.
@@ -48,45 +46,21 @@ func (r *rig) begin(body, id string) *sending {
 	return s
 }
 
-// awaitMetric waits until a counter with a label has a value.
+// awaitMetric waits until a metric with a label has a value.
 func (r *rig) awaitMetric(name, label string, want float64) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("%s{%s} %v", name, label, want), func() bool { return r.labelled(name, label) == want })
 }
 
-// labelled is the sum of a counter's values with a label.
+// labelled is the sum of a metric's series that have a label of this value; of a
+// histogram, how many values it has got.
 func (r *rig) labelled(name, label string) (sum float64) {
-	for _, m := range r.withLabel(name, label) {
-		sum += m.GetCounter().GetValue()
+	for labels, value := range metricstest.Of(r.t, r.Registry, name) {
+		if strings.Contains(labels, fmt.Sprintf("=%q", label)) {
+			sum += value
+		}
 	}
 	return sum
-}
-
-// observed is how many values a histogram has got with a label.
-func (r *rig) observed(name, label string) (n uint64) {
-	for _, m := range r.withLabel(name, label) {
-		n += m.GetHistogram().GetSampleCount()
-	}
-	return n
-}
-
-// withLabel are the values of a metric that have a label of this value.
-func (r *rig) withLabel(name, label string) (found []*dto.Metric) {
-	families, err := r.Registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != metricPrefix+name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
-				found = append(found, m)
-			}
-		}
-	}
-	return found
 }
 
 // wantImage fails the test unless an answer names these images.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // TestMetricsLint: what a coordinator that has served and refused says of itself
@@ -67,22 +69,18 @@ func TestGarbageNamesOfModels(t *testing.T) {
 		t.Fatalf("got %d %s", got.status, got.body)
 	}
 	r.settled()
-	counts := map[string]float64{}
-	families, err := r.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
+	series := map[string]int{}
+	for key := range metricstest.All(t, r.Registry) {
+		name, _, _ := strings.Cut(key, "{")
+		series[name]++
 	}
-	for _, f := range families {
-		if f.GetName() == metricPrefix+"request_total" {
-			for _, m := range f.GetMetric() {
-				counts[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
-			}
-		}
-		if len(f.GetMetric()) > 200 {
-			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))
+	for name, n := range series {
+		if n > 200 {
+			t.Errorf("%s has %d series", name, n)
 		}
 	}
-	if len(counts) != 2 || counts["demo-model"] != 1 || counts["other"] != garbage {
+	counts := metricstest.Of(t, r.Registry, "request_total")
+	if len(counts) != 2 || counts[`{model_name="demo-model"}`] != 1 || counts[`{model_name="other"}`] != garbage {
 		t.Errorf("%v", counts)
 	}
 }

@@ -173,24 +173,6 @@ func TestPixelsThatPrefillMayNeedAreSent(t *testing.T) {
 	}
 }
 
-// resent returns the one result that is counted of prefills that were sent again
-// with their pixels, "" if there is none.
-func (r *rig) resent() string {
-	families, err := r.Registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "llm_d_coordinator_prefill_pixels_resent_total" {
-			if m := f.GetMetric(); len(m) == 1 && m[0].GetCounter().GetValue() == 1 {
-				return m[0].GetLabel()[0].GetValue()
-			}
-			return f.String()
-		}
-	}
-	return ""
-}
-
 // TestPrefillThatFailsWithoutPixelsGetsThem, once: whatever the worker answers. A
 // connection that fails, and a worker that is busy, say nothing of the pixels.
 func TestPrefillThatFailsWithoutPixelsGetsThem(t *testing.T) {
@@ -236,7 +218,7 @@ func TestPrefillThatFailsWithoutPixelsGetsThem(t *testing.T) {
 				if !slices.Equal(sent, tt.want) {
 					t.Errorf("prefills %v, want %v", sent, tt.want)
 				}
-				if counted := r.resent(); counted != tt.result {
+				if counted := r.results("prefill_pixels_resent_total"); !slices.Equal(counted, strings.Fields(tt.result)) {
 					t.Errorf("counted %q", counted)
 				}
 				r.settled()

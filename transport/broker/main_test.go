@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -108,30 +108,10 @@ func (l *lines) count(part string) (n int) {
 	return n
 }
 
-// metric is the value of a series without the prefix, its labels as
-// name{a="b",c="d"}.
+// metric returns the value of a series, named as name or name{a="b",c="d"}.
 func (r *rig) metric(series string) float64 {
 	r.t.Helper()
-	families, err := r.reg.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			name := strings.TrimPrefix(f.GetName(), namespace+"_")
-			if len(labels) > 0 {
-				name += "{" + strings.Join(labels, ",") + "}"
-			}
-			if name == series {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return 0
+	return metricstest.All(r.t, r.reg)[series]
 }
 
 // until waits for a state of another process, which tells nobody of it.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -66,26 +67,7 @@ func retrying(attempts int) func(*UpstreamSettings) {
 // metric returns the value of a series, named as name or name{a="b",c="d"}.
 func (r *rig) metric(series string) float64 {
 	r.t.Helper()
-	families, err := r.reg.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+"="+strconv.Quote(l.GetValue()))
-			}
-			name := strings.TrimPrefix(f.GetName(), "llm_d_coordinator_")
-			if len(labels) > 0 {
-				name += "{" + strings.Join(labels, ",") + "}"
-			}
-			if name == series {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return 0
+	return metricstest.All(r.t, r.reg)[series]
 }
 
 // call calls and returns what is known of the fault, if it is one.

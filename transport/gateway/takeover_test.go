@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // TestTakeOver: an upstream that takes the place of another knows what that knew,
@@ -74,19 +76,8 @@ func TestMetricsShowTheBreakersThatAreInUse(t *testing.T) {
 			return NewUpstream(old.origin, s, old.metrics)
 		}
 		old.metrics.Show(of("prefill", true), of("decode", true), of("render", false), of("decode", true))
-		found := map[string]float64{}
-		families, err := old.reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == namespace+"_breaker_state" {
-					found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-				}
-			}
-		}
-		if prefill, ok := found["prefill"]; !ok || prefill != 0 || len(found) != 2 {
+		found := metricstest.Of(t, old.reg, "breaker_state")
+		if prefill, ok := found[`{profile="prefill"}`]; !ok || prefill != 0 || len(found) != 2 {
 			t.Errorf("%v", found)
 		}
 		NewMetrics(prometheus.NewRegistry()).Show()
