@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -119,7 +120,7 @@ func silentAfter(text string) func(*testing.T) (*world, string) {
 
 // stuck is an origin that says text to a request and then nothing, until it is
 // hung up on. With "-" it does not even hear the request.
-func stuck(t *testing.T, text string) *pipes {
+func stuck(t *testing.T, text string) *cluster.PipeListener {
 	return raw(t, func(c *conn) {
 		if text == "-" {
 			<-t.Context().Done()

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -50,7 +51,7 @@ type world struct {
 	// answer, the last answer stays.
 	names map[string][]answer
 	// listen has what is behind an address and port; nothing refuses.
-	listen map[string]*pipes
+	listen map[string]*cluster.PipeListener
 	// blackholes are addresses that answer no dial.
 	blackholes []string
 
@@ -121,7 +122,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
 	}
 	if l := w.listen[address]; l != nil {
-		c, err := l.dial(ctx)
+		c, err := l.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -153,16 +154,16 @@ func (w *world) fetcher(t testing.TB, edit ...func(*Settings)) *Fetcher {
 }
 
 // hosting makes a world with one origin, http://img.test.
-func hosting(l *pipes) *world {
+func hosting(l *cluster.PipeListener) *world {
 	return &world{
 		names:  map[string][]answer{"img.test": at("93.184.216.34")},
-		listen: map[string]*pipes{"93.184.216.34:80": l, "93.184.216.34:443": l},
+		listen: map[string]*cluster.PipeListener{"93.184.216.34:80": l, "93.184.216.34:443": l},
 	}
 }
 
 // serve starts an origin that is a handler.
-func serve(t *testing.T, h http.HandlerFunc) *pipes {
-	l := newPipes()
+func serve(t *testing.T, h http.HandlerFunc) *cluster.PipeListener {
+	l := cluster.NewPipeListener()
 	s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	var running sync.WaitGroup
 	running.Go(func() { s.Serve(l) })
@@ -174,8 +175,8 @@ func serve(t *testing.T, h http.HandlerFunc) *pipes {
 }
 
 // raw starts an origin that is a function of each connection: it knows no HTTP.
-func raw(t *testing.T, serve func(c *conn)) *pipes {
-	l := newPipes()
+func raw(t *testing.T, serve func(c *conn)) *cluster.PipeListener {
+	l := cluster.NewPipeListener()
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -224,7 +225,7 @@ func (c *conn) say(text string) bool {
 }
 
 // says is an origin that answers everything with these bytes and hangs up.
-func says(t *testing.T, text string) *pipes {
+func says(t *testing.T, text string) *cluster.PipeListener {
 	return raw(t, func(c *conn) {
 		c.hear()
 		c.say(text)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -84,7 +85,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 
 // TestTLS: certificates are checked against the name in the URL.
 func TestTLS(t *testing.T) {
-	l := newPipes()
+	l := cluster.NewPipeListener()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 {
 			w.WriteHeader(http.StatusHTTPVersionNotSupported)
