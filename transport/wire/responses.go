@@ -142,7 +142,7 @@ func (m *Media) scanInputPart(part []byte) (p mediaPart, found bool, err error) 
 // find media that are not served: what they would fetch, and what they would have
 // to have been given before.
 var inputMedia = []string{"file_url", "file_id", "file_data", "input_file", "input_audio", "audio_url", "audio", "audio_embeds",
-	"input_video", "video_url", "video", "video_embeds", "image", "image_embeds", "image_pil"}
+	"input_video", "video_url", "video", "video_embeds", "image", "image_embeds", "image_pil", "prompt_embeds"}
 
 // refuseInput refuses a member of an item or part that stands for other media.
 func refuseInput(name, value []byte) error {

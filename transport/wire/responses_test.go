@@ -49,6 +49,7 @@ func TestInputThatIsRefused(t *testing.T) {
 		`{"content":[{"image_url":"http://secret/","file_data":"x"}]}`, `{"content":[{"image_url":"ftp://secret/"}]}`, `{"content":[{"image_url":7}]}`,
 		`{"content":[{"image_url":"http://secret/","image_url":null}]}`, `{"content":[{"image_url":"http://secret/"}],"content":"x"}`, `{"content":[{"image_url":"http://secret/"}],"output":[]}`,
 		`{"output":{"type":"computer_screenshot","image_url":"http://secret/"}}`, `{"output":{"type":"computer_screenshot","file_id":"secret"}}`,
+		`{"content":[{"type":"prompt_embeds","prompt_embeds":"secret"}]}`, `{"content":[{"type":"input_text","text":"x","prompt_embeds":"secret"}]}`, `{"content":[{"type":"image_embeds"}]}`,
 		`{"type":"input_image","image_url":"http://secret/"}`, `{"type":"input_file","file_url":"http://secret/"}`, `{"type":"audio","x":1}`,
 	} {
 		t.Run(item, func(t *testing.T) {
@@ -58,6 +59,16 @@ func TestInputThatIsRefused(t *testing.T) {
 				t.Errorf("%v, %q", m, FaultOf(err).Message)
 			}
 		})
+	}
+}
+
+// TestResponsesServeNoMoreThanChat: what chat refuses is refused here too, but for
+// the type that images have here.
+func TestResponsesServeNoMoreThanChat(t *testing.T) {
+	for _, other := range otherMedia {
+		if other != "input_image" && !slices.Contains(inputMedia, other) {
+			t.Errorf("%s", other)
+		}
 	}
 }
 
