@@ -72,6 +72,8 @@ func New(settings Settings) *Server {
 	r.HandlerFunc(http.MethodGet, "/", s.page)
 	r.HandlerFunc(http.MethodGet, "/page.css", asset("page.css", "text/css"))
 	r.HandlerFunc(http.MethodGet, "/page.js", asset("page.js", "text/javascript"))
+	// Browsers ask for an icon on their own, and note in their consoles if they get an error.
+	r.HandlerFunc(http.MethodGet, "/favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	r.HandlerFunc(http.MethodGet, "/events", s.events)
 	r.HandlerFunc(http.MethodGet, "/requests/:serial", s.request)
 	r.HandlerFunc(http.MethodGet, "/requests", s.requests)

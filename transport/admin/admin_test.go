@@ -145,6 +145,13 @@ func TestProfileEndsWithItsClient(t *testing.T) {
 	}
 }
 
+// TestThereIsNoIcon, and a browser that asks for one does not complain.
+func TestThereIsNoIcon(t *testing.T) {
+	if resp, body := get(t, serve(t, newServer()), "GET", "/favicon.ico"); resp.StatusCode != http.StatusNoContent || body != "" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
 func TestNothingElse(t *testing.T) {
 	c := serve(t, newServer())
 	for _, tt := range []struct {

@@ -117,7 +117,7 @@ func TestReload(t *testing.T) {
 // TestHeadersOfAllAnswers keep other sites, frames and caches away.
 func TestHeadersOfAllAnswers(t *testing.T) {
 	h := newServer().Handler()
-	for _, path := range []string{"/", "/page.css", "/page.js", "/status", "/requests", "/requests/none", "/nowhere"} {
+	for _, path := range []string{"/", "/page.css", "/page.js", "/status", "/requests", "/requests/none", "/favicon.ico", "/nowhere"} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "http://127.0.0.1"+path, nil)
 		r.Header.Set("Origin", "http://other.example")
