@@ -23,15 +23,26 @@ const (
 	scaleOut = "start the workers with --enable-scale-out"
 )
 
+// Who can do without a route, and how.
+const (
+	needed           = ""
+	onlyForGenerate  = "only clients of the generate API need it"
+	onlyForResponses = "only clients of the Responses API need it"
+	elsePassed       = "requests on /v1/responses are passed through"
+)
+
 // route is one that the pipeline calls.
 type route struct {
 	profile, path string
-	// spare: only clients of the generate API need it.
-	spare bool
+	// spare says what is so without it; needed: it cannot be done without.
+	spare string
 }
 
-// scaledOut reports whether workers have the route only if they are told to.
-func (r route) scaledOut() bool { return r.profile == stepRender || r.path == wire.GeneratePath }
+// scaledOut reports whether workers have the route only if they are told to. Of the
+// Responses API's those that are told may lack it too: older ones do.
+func (r route) scaledOut() bool {
+	return r.profile == stepRender && r.path != wire.Responses.RenderPath || r.path == wire.GeneratePath
+}
 
 // TryRoutes tries the routes that the pipeline calls, through the gateway and the
 // render service and with all that legs have in production, and prints a line for
@@ -54,8 +65,8 @@ func (c *Coordinator) TryRoutes(ctx context.Context, to io.Writer) error {
 		switch {
 		case ok:
 			found = "ok: " + found
-		case r.spare:
-			found = "warning: " + found + " (only clients of the generate API need it)"
+		case r.spare != needed:
+			found = "warning: " + found + " (" + r.spare + ")"
 		default:
 			found = "FAILED: " + found
 			bad++
@@ -72,42 +83,71 @@ func (c *Coordinator) TryRoutes(ctx context.Context, to io.Writer) error {
 
 // routes lists what the pipeline's steps call.
 func (c *Coordinator) routes() (routes []route, err error) {
+	settings := c.Server.Settings()
 	for _, s := range c.Config().Pipeline.Steps {
-		add := func(path string, spare bool) { routes = append(routes, route{s.Type, path, spare}) }
-		switch s.Type {
-		case stepRender:
-			add(wire.Chat.RenderPath, false)
-			add(wire.Completions.RenderPath, false)
-		case stepEncode:
-			openAI, err := c.openAIFormat(s)
-			if err != nil {
-				return nil, err
-			}
-			add(wire.Chat.Path, false) // without tensors it is called even if token ids are asked for
-			if !openAI {
-				add(wire.GeneratePath, false)
-			}
-		case stepPrefill:
-			openAI, err := c.openAIFormat(s)
-			if err != nil {
-				return nil, err
-			}
-			add(wire.Chat.Path, false)
-			add(wire.Completions.Path, false)
-			add(wire.GeneratePath, openAI)
-		case stepPair:
-			for _, profile := range []string{stepPrefill, stepDecode} {
-				for _, path := range []string{wire.Chat.Path, wire.Completions.Path} {
-					routes = append(routes, route{profile, path, false})
-				}
-			}
-		case stepDecode:
-			add(wire.Chat.Path, false)
-			add(wire.Completions.Path, false)
-			add(wire.GeneratePath, true)
+		of, err := c.routesOf(s)
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, of...)
+		if r, ok := responsesRoute(s.Type); ok && settings.TakesResponses() {
+			routes = append(routes, r)
 		}
 	}
 	return routes, nil
+}
+
+// routesOf lists what one step calls, but for the Responses API.
+func (c *Coordinator) routesOf(s conf.Step) (routes []route, err error) {
+	add := func(path, spare string) { routes = append(routes, route{s.Type, path, spare}) }
+	switch s.Type {
+	case stepRender:
+		add(wire.Chat.RenderPath, needed)
+		add(wire.Completions.RenderPath, needed)
+	case stepEncode:
+		openAI, err := c.openAIFormat(s)
+		if err != nil {
+			return nil, err
+		}
+		add(wire.Chat.Path, needed) // without tensors it is called even if token ids are asked for
+		if !openAI {
+			add(wire.GeneratePath, needed)
+		}
+	case stepPrefill:
+		openAI, err := c.openAIFormat(s)
+		if err != nil {
+			return nil, err
+		}
+		generate := needed
+		if openAI {
+			generate = onlyForGenerate
+		}
+		add(wire.Chat.Path, needed)
+		add(wire.Completions.Path, needed)
+		add(wire.GeneratePath, generate)
+	case stepPair:
+		for _, profile := range []string{stepPrefill, stepDecode} {
+			for _, path := range []string{wire.Chat.Path, wire.Completions.Path} {
+				routes = append(routes, route{profile, path, needed})
+			}
+		}
+	case stepDecode:
+		add(wire.Chat.Path, needed)
+		add(wire.Completions.Path, needed)
+		add(wire.GeneratePath, onlyForGenerate)
+	}
+	return routes, nil
+}
+
+// responsesRoute returns what a step calls for requests of the Responses API.
+func responsesRoute(step string) (r route, ok bool) {
+	switch step {
+	case stepRender:
+		return route{step, wire.Responses.RenderPath, elsePassed}, true
+	case stepEncode, stepPrefill, stepDecode:
+		return route{step, wire.Responses.Path, onlyForResponses}, true
+	}
+	return route{}, false
 }
 
 // openAIFormat reports the format of the legs of an encode or prefill step.

@@ -75,12 +75,20 @@ func workersWithout(t *testing.T, paths ...string) (*cluster.Cluster, string) {
 const (
 	noSuchRoute   = "answered 404, the worker has no such route: start the workers with --enable-scale-out"
 	onlyGenerate  = " (only clients of the generate API need it)"
+	renderedInput = responsesPath + "/render"
 	allSteps      = renderStep + encodeStep + prefillStep + decodeStep
 	renderedChat  = chatPath + "/render"
 	renderedPlain = completionsPath + "/render"
 )
 
 func TestTryRoutes(t *testing.T) {
+	withoutResponses := []string{
+		"render " + renderedChat + " ok: answered 400",
+		"render " + renderedPlain + " ok: answered 400",
+		"decode " + chatPath + " ok: answered 400",
+		"decode " + completionsPath + " ok: answered 400",
+		"decode " + generatePath + " ok: answered 400",
+	}
 	tests := []struct {
 		name, top, steps string
 		missing          []string
@@ -90,13 +98,17 @@ func TestTryRoutes(t *testing.T) {
 		{"all are there", "", allSteps, nil, []string{
 			"render " + renderedChat + " ok: answered 400",
 			"render " + renderedPlain + " ok: answered 400",
+			"render " + renderedInput + " ok: answered 400",
 			"encode " + chatPath + " ok: answered 400",
+			"encode " + responsesPath + " ok: answered 400",
 			"prefill " + chatPath + " ok: answered 400",
 			"prefill " + completionsPath + " ok: answered 400",
 			"prefill " + generatePath + " ok: answered 400",
+			"prefill " + responsesPath + " ok: answered 400",
 			"decode " + chatPath + " ok: answered 400",
 			"decode " + completionsPath + " ok: answered 400",
 			"decode " + generatePath + " ok: answered 400",
+			"decode " + responsesPath + " ok: answered 400",
 		}, ""},
 		{"no generate, which only its clients need", "", decodeStep, []string{generatePath}, []string{
 			"decode " + chatPath + " ok: answered 400",
@@ -112,30 +124,48 @@ func TestTryRoutes(t *testing.T) {
 		{"no generate, which is asked for", "use_openai_format = false\n", allSteps, []string{generatePath}, []string{
 			"render " + renderedChat + " ok: answered 400",
 			"render " + renderedPlain + " ok: answered 400",
+			"render " + renderedInput + " ok: answered 400",
 			"encode " + chatPath + " ok: answered 400",
 			"encode " + generatePath + " FAILED: " + noSuchRoute,
+			"encode " + responsesPath + " ok: answered 400",
 			"prefill " + chatPath + " ok: answered 400",
 			"prefill " + completionsPath + " ok: answered 400",
 			"prefill " + generatePath + " FAILED: " + noSuchRoute,
+			"prefill " + responsesPath + " ok: answered 400",
 			"decode " + chatPath + " ok: answered 400",
 			"decode " + completionsPath + " ok: answered 400",
 			"decode " + generatePath + " warning: " + noSuchRoute + onlyGenerate,
-		}, "2 of 10 routes cannot be used"},
+			"decode " + responsesPath + " ok: answered 400",
+		}, "2 of 14 routes cannot be used"},
 		{"one step asks for it", "", renderStep + prefillStep + "params = { use_openai_format = false }\n" + decodeStep, []string{generatePath, renderedPlain}, []string{
 			"render " + renderedChat + " ok: answered 400",
 			"render " + renderedPlain + " FAILED: " + noSuchRoute,
+			"render " + renderedInput + " ok: answered 400",
 			"prefill " + chatPath + " ok: answered 400",
 			"prefill " + completionsPath + " ok: answered 400",
 			"prefill " + generatePath + " FAILED: " + noSuchRoute,
+			"prefill " + responsesPath + " ok: answered 400",
 			"decode " + chatPath + " ok: answered 400",
 			"decode " + completionsPath + " ok: answered 400",
 			"decode " + generatePath + " warning: " + noSuchRoute + onlyGenerate,
-		}, "2 of 8 routes cannot be used"},
+			"decode " + responsesPath + " ok: answered 400",
+		}, "2 of 11 routes cannot be used"},
 		{"no chat", "", decodeStep, []string{chatPath}, []string{
 			"decode " + chatPath + " FAILED: answered 404, the worker has no such route",
 			"decode " + completionsPath + " ok: answered 400",
 			"decode " + generatePath + " ok: answered 400",
 		}, "1 of 3 routes cannot be used"},
+		{"no Responses API, which only its clients need", "", renderStep + decodeStep, []string{renderedInput, responsesPath}, []string{
+			"render " + renderedChat + " ok: answered 400",
+			"render " + renderedPlain + " ok: answered 400",
+			"render " + renderedInput + " warning: answered 404, the worker has no such route (requests on /v1/responses are passed through)",
+			"decode " + chatPath + " ok: answered 400",
+			"decode " + completionsPath + " ok: answered 400",
+			"decode " + generatePath + " ok: answered 400",
+			"decode " + responsesPath + " warning: answered 404, the worker has no such route (only clients of the Responses API need it)",
+		}, ""},
+		{"the Responses API is switched off", "", strings.Replace(renderStep, ", RENDER", ", responses = \"off\"", 1) + decodeStep, nil, withoutResponses, ""},
+		{"the Responses API is not passed through", "", renderStep + decodeStep + "[server]\npassthrough_routes = [\"/v1/models\"]\n", nil, withoutResponses, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

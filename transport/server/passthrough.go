@@ -23,7 +23,7 @@ func (s *desk) passesThrough(r *http.Request) bool {
 }
 
 // passesPath reports whether a path is one of a route that is passed through.
-func (s *desk) passesPath(path string) bool {
+func (s *Settings) passesPath(path string) bool {
 	return slices.ContainsFunc(s.Passthrough, func(route string) bool {
 		below, isPrefix := strings.CutSuffix(route, "*")
 		return path == route || isPrefix && strings.HasPrefix(path, below) && len(path) > len(below)

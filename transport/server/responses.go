@@ -15,6 +15,12 @@ const (
 	insteadNoJSON  = "no_json"         // it has no body, or one that no worker reads as JSON
 )
 
+// TakesResponses reports whether requests of the Responses API run through the
+// pipeline, if the render service has a route for them.
+func (s *Settings) TakesResponses() bool {
+	return s.Responses != nil && s.passesPath(wire.Responses.Path)
+}
+
 // acceptResponses makes a request of what a client has sent to the route of the
 // Responses API: one for the pipeline if it can be rendered, as far as is known,
 // and is about nothing but itself; else one that is passed through, as all were if

@@ -137,7 +137,7 @@ func (s *desk) routes() http.Handler {
 	for _, p := range wire.Protocols() {
 		if p != wire.Responses {
 			r.Handler(http.MethodPost, p.Path, s.pipeline(p))
-		} else if s.Responses != nil && s.passesPath(p.Path) {
+		} else if s.TakesResponses() {
 			r.Handler(http.MethodPost, p.Path, s.handle(p, s.engine, s.acceptResponses))
 		}
 	}
