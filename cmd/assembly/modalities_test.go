@@ -115,6 +115,9 @@ func TestMediaGoThroughEveryPipeline(t *testing.T) {
 					r.wantFormat(id, openAI)
 				}
 				r.settled()
+				if n := r.metric(t, "llm_d_coordinator_request_media_total"); n != float64(len(mixes)) {
+					t.Errorf("%v requests with media, want %d", n, len(mixes))
+				}
 				st := r.cluster.State()
 				if st.ReusedHandoffs+st.FailedLoads+st.LocalEncodes+st.WorkerFetches+st.Recomputed != 0 {
 					t.Errorf("%+v", st)

@@ -52,7 +52,7 @@ func (f *planFlags) addTo(fs *flag.FlagSet) {
 	}
 	numbers(&q.Prompt, "prompt", "`tokens` of a prompt, on average (else measured, or 1024)")
 	numbers(&q.Output, "output", "`tokens` of an answer, on average (else measured, or 256)")
-	numbers(&q.Images, "images", "`images` of a request, on average: 0.3 (else measured, or 0)")
+	numbers(&q.Images, "images", "`images` of a request, on average: 0.3 (else measured, or 0); audio and video count as images")
 	numbers(&q.ImageBytes, "image-bytes", "`bytes` of an image (else 300000)")
 	numbers(&q.TensorBytes, "tensor-bytes", "`bytes` of an image's rendered tensor, where legs carry them (else 1 MB)")
 	numbers(&q.ByURL, "by-url", "`part` of images that are named by URL, 0 to 1 (else measured, or 1)")

@@ -1,5 +1,7 @@
 package scrape
 
+import "cmp"
+
 // Figures are what a coordinator did between two readings. The names of its fields
 // in JSON are stable: fields may be added, none is renamed or gets another meaning.
 type Figures struct {
@@ -47,10 +49,12 @@ type Mix struct {
 	PromptTokens float64 `json:"prompt_tokens"`
 	// OutputTokens are those that workers said they wrote; 0 if none said so.
 	OutputTokens float64 `json:"output_tokens"`
-	// WithImages are the requests that have Images.
+	// WithImages are the requests that have Images, which are media of all types:
+	// audio and video too. A coordinator that does not say how many they are counts
+	// one with several types once for each.
 	WithImages float64 `json:"with_images"`
 	Images     float64 `json:"images"`
-	// Encodes are distinct images that encode workers got.
+	// Encodes are distinct ones that encode workers got.
 	Encodes float64 `json:"encodes"`
 	// Bodies are the requests that were read, BodyBytes what they held.
 	Bodies    float64 `json:"bodies"`
@@ -102,10 +106,11 @@ type difference struct{ first, last *Snapshot }
 func (d difference) mix() Mix {
 	tokens, images := d.histogram("request_input_tokens"), d.histogram("media_items")
 	bodies, encodes := d.histogram("request_size_bytes"), d.histogram("encode_subrequests")
+	withMedia := d.counts("request_media_total", "")[""]
 	return Mix{
 		Requests: d.counts("request_total", "")[""],
 		Prompts:  tokens.count, PromptTokens: tokens.sum, OutputTokens: d.counts("output_tokens_total", "")[""],
-		WithImages: images.count, Images: images.sum, Encodes: encodes.sum,
+		WithImages: cmp.Or(withMedia, images.count), Images: images.sum, Encodes: encodes.sum,
 		Bodies: bodies.count, BodyBytes: bodies.sum,
 	}
 }

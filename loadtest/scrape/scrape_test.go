@@ -70,6 +70,27 @@ func TestBetweenTwoReadings(t *testing.T) {
 	}
 }
 
+// TestRequestsWithSeveralTypesOfMedia are one each, if the coordinator says how many
+// requests had any.
+func TestRequestsWithSeveralTypesOfMedia(t *testing.T) {
+	// Three requests have two images each, two of them a piece of audio beside.
+	text := page(5, 1, 2) + `# TYPE llm_d_coordinator_media_items histogram
+llm_d_coordinator_media_items_bucket{media_type="image",le="+Inf"} 3
+llm_d_coordinator_media_items_sum{media_type="image"} 6
+llm_d_coordinator_media_items_count{media_type="image"} 3
+llm_d_coordinator_media_items_bucket{media_type="audio",le="+Inf"} 2
+llm_d_coordinator_media_items_sum{media_type="audio"} 2
+llm_d_coordinator_media_items_count{media_type="audio"} 2
+`
+	if m := Between(nil, parse(t, text)).Mix; m.WithImages != 5 || m.Images != 8 {
+		t.Errorf("an older coordinator: %+v", m)
+	}
+	text += "# TYPE llm_d_coordinator_request_media_total counter\nllm_d_coordinator_request_media_total 3\n"
+	if m := Between(nil, parse(t, text)).Mix; m.WithImages != 3 || m.Images != 8 {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestPercentilesAboveAllBuckets(t *testing.T) {
 	h := &histogram{count: 4, sum: 40, bounds: []float64{1, 2}, counts: []float64{0, 1, 3}}
 	if got := h.timing(); got.Mean != 10 || got.P50 != 2 || got.P99 != 2 {

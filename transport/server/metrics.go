@@ -23,6 +23,7 @@ type Metrics struct {
 	tokensIn  prometheus.Histogram
 	tokensOut prometheus.Counter
 	media     *prometheus.HistogramVec
+	withMedia prometheus.Counter
 	running   prometheus.Gauge
 	models    modelNames
 }
@@ -61,6 +62,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sizeOut:  histogram("response_size_bytes", "Size of an answer's body.", sizeBuckets),
 		tokensIn: histogram("request_input_tokens", "Token ids of a prompt, of requests whose prompt was rendered or came as ids.", tokenBuckets),
 		media:    histograms("media_items", "Media of one type (image, audio, video) of a request, of requests that have some.", countBuckets, "media_type"),
+		withMedia: f.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "request_media_total",
+			Help: "Requests that have media, of one type or several."}),
 		tokensOut: f.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "output_tokens_total",
 			Help: "Tokens of answers, as far as workers say in usage how many they are."}),
 		running: f.NewGauge(prometheus.GaugeOpts{Namespace: ns, Name: "request_running", Help: "Requests that are being served now."}),
@@ -90,6 +93,9 @@ func (m *Metrics) observe(rec *Record) {
 		if n > 0 {
 			m.media.WithLabelValues(wire.Modality(k).String()).Observe(float64(n))
 		}
+	}
+	if rec.Images+rec.Audios+rec.Videos > 0 {
+		m.withMedia.Inc()
 	}
 	m.tokensOut.Add(float64(rec.TokensOut))
 }
