@@ -36,10 +36,11 @@ type Broker interface {
 	Delete(ctx context.Context, k broker.Key) error
 	// Fetched notes that a result was fetched: it is not kept for long any more.
 	Fetched(ctx context.Context, k broker.Key) error
-	// TakeQuota takes a slot of a tenant's quota; taken: it must be released.
-	TakeQuota(ctx context.Context, tenant string) (reserved, taken bool, err error)
+	// TakeQuota takes a slot of a tenant's quota. One that is not nil must be
+	// released, whether there is an error or not.
+	TakeQuota(ctx context.Context, tenant string) (reserved bool, slot *broker.Slot, err error)
 	// ReleaseQuota gives a slot back.
-	ReleaseQuota(ctx context.Context, tenant string) error
+	ReleaseQuota(ctx context.Context, slot *broker.Slot) error
 	// Watch has wake called, once, when a request has a result. After stop has
 	// returned it is not called any more.
 	Watch(k broker.Key, wake func(*broker.Result)) (stop func())
@@ -146,8 +147,8 @@ type async struct {
 	result  *broker.Result
 	written atomic.Bool
 	cleared bool
-	taken   bool  // passthrough: a slot of the quota, to be released
-	stage   stage // what is planned next
+	slot    *broker.Slot // passthrough: of the quota, to be released
+	stage   stage        // what is planned next
 }
 
 // stage is a run of the phase.
@@ -358,8 +359,8 @@ func (p *asyncBroker) Release(r *Request) (tasks []Task) {
 		}})
 	}
 	b, key := p.broker, a.key
-	if a.taken {
-		later("release quota", func(ctx context.Context) error { return b.ReleaseQuota(ctx, key.Tenant) })
+	if slot := a.slot; slot != nil {
+		later("release quota", func(ctx context.Context) error { return b.ReleaseQuota(ctx, slot) })
 	}
 	if left && a.hold.attempted {
 		later("cancel", func(ctx context.Context) error { _, err := b.Cancel(ctx, key); return err })

@@ -278,21 +278,22 @@ func TestPassthrough(t *testing.T) {
 	for name, test := range map[string]struct {
 		tenant         string
 		limit          int
-		failing        bool
+		failing, lost  bool
 		want, commands string
 	}{
-		"reserved":     {"acme", 1, false, "first", "take release"},
-		"overflow":     {"acme", 0, false, "second", "take"},
-		"fails open":   {"acme", 0, true, "first", "take"},
-		"no quota":     {"other", 0, false, "first", ""},
-		"quota of 0":   {"free", 0, false, "first", ""},
-		"nobody's":     {"", 0, false, "first", ""},
-		"another tier": {"plain", 0, false, "", ""},
+		"reserved":     {"acme", 1, false, false, "first", "take release"},
+		"overflow":     {"acme", 0, false, false, "second", "take"},
+		"fails open":   {"acme", 0, true, false, "first", "take"},
+		"reply lost":   {"acme", 0, true, true, "first", "take release"},
+		"no quota":     {"other", 0, false, false, "first", ""},
+		"quota of 0":   {"free", 0, false, false, "first", ""},
+		"nobody's":     {"", 0, false, false, "first", ""},
+		"another tier": {"plain", 0, false, false, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAsyncRig(t, `{"RedisURL":"x","DefaultTier":"gold","Routes":[{"Tenant":"plain","Tier":"lead"}],
 				"Objectives":{"gold":{"Reserved":"first","Overflow":"second"}},"Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5,"free":0}}}`)
-			a.b.limit, a.b.failing["take"] = test.limit, test.failing
+			a.b.limit, a.b.failing["take"], a.b.lost = test.limit, test.failing, test.lost
 			r := a.request(`{"model":"m","stream":true}`, true, "x-llm-d-async-mode", "Passthrough", "x-llm-d-tenant", test.tenant,
 				"x-llm-d-inference-objective", "spoofed", "x-llm-d-inference-fairness-id", "spoofed",
 				"x-gateway-inference-objective", "spoofed", "x-gateway-inference-fairness-id", "spoofed", "x-mine", "stays")

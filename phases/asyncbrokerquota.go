@@ -3,16 +3,19 @@ package phases
 import (
 	"context"
 	"maps"
+
+	"github.com/llm-coordinator/coordinator/transport/broker"
 )
 
 // quota is what became of a slot.
 type quota struct {
-	reserved, taken bool
-	err             error
+	reserved bool
+	slot     *broker.Slot
+	err      error
 }
 
 // planQuota asks for a slot of the tenant's quota, if it has one. The command is
-// not cut off when the client leaves: whether the slot is taken must be known.
+// not cut off when the client leaves: a slot that is taken must be released.
 func (p *asyncBroker) planQuota(r *Request) Plan {
 	tenant := r.async.key.Tenant
 	if p.limits[tenant] <= 0 {
@@ -23,7 +26,7 @@ func (p *asyncBroker) planQuota(r *Request) Plan {
 	return Plan{Tasks: []Task{{Pool: PoolBroker, Run: func(ctx context.Context) (Result, error) {
 		var q quota
 		q.err = asking(j, func() (err error) {
-			q.reserved, q.taken, err = b.TakeQuota(context.WithoutCancel(ctx), tenant)
+			q.reserved, q.slot, err = b.TakeQuota(context.WithoutCancel(ctx), tenant)
 			return err
 		})
 		return q, nil
@@ -34,7 +37,7 @@ func (p *asyncBroker) planQuota(r *Request) Plan {
 // refused.
 func (p *asyncBroker) pass(r *Request, q quota) {
 	a := r.async
-	a.taken, a.outcome = q.taken, "passed"
+	a.slot, a.outcome = q.slot, "passed"
 	outcome := "overflow"
 	switch {
 	case q.err != nil:

@@ -23,6 +23,7 @@ type memoryBroker struct {
 	failing  map[string]bool
 	last     broker.Submission
 	taken    int
+	lost     bool // a take that fails may have been done
 	limit    int
 	watchers map[broker.Key]func(*broker.Result)
 	// onLookup, if set, is called before each lookup.
@@ -125,17 +126,25 @@ func (b *memoryBroker) Delete(_ context.Context, k broker.Key) error {
 }
 func (b *memoryBroker) Fetched(context.Context, broker.Key) error { return b.simply("fetched", nil) }
 
-func (b *memoryBroker) TakeQuota(context.Context, string) (reserved, taken bool, err error) {
+func (b *memoryBroker) TakeQuota(_ context.Context, tenant string) (reserved bool, slot *broker.Slot, err error) {
 	err = b.simply("take", func() {
 		if reserved = b.taken < b.limit; reserved {
 			b.taken++
+			slot = &broker.Slot{Tenant: tenant}
 		}
 	})
-	return reserved || err != nil, reserved, err
+	if err != nil && b.lost {
+		slot = &broker.Slot{Tenant: tenant, Unsure: true}
+	}
+	return reserved || err != nil, slot, err
 }
 
-func (b *memoryBroker) ReleaseQuota(context.Context, string) error {
-	return b.simply("release", func() { b.taken-- })
+func (b *memoryBroker) ReleaseQuota(_ context.Context, slot *broker.Slot) error {
+	return b.simply("release", func() {
+		if !slot.Unsure {
+			b.taken--
+		}
+	})
 }
 
 func (b *memoryBroker) Watch(k broker.Key, wake func(*broker.Result)) (stop func()) {

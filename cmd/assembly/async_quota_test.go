@@ -137,6 +137,7 @@ func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{params: quotaParams})
 	a.objective("warm", tenHeader, "acme") // Redis knows the script
+	a.settled()                            // and a connection is free
 	a.line.Stall()
 	ctx, leave := context.WithCancel(within(t))
 	done := make(chan response, 1)
@@ -148,5 +149,25 @@ func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
 	<-done
 	a.line.Resume()
 	a.eventually("none counted", func() bool { return a.counted() == "0" })
+	a.settled()
+}
+
+// TestAsyncQuotaWhoseReplyIsLost: the place that Redis has counted is given back when
+// the request ends, though nobody knew that it was taken.
+func TestAsyncQuotaWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	a := newAsync(t, asyncSetup{params: quotaParams})
+	a.objective("warm", tenHeader, "acme") // Redis knows the script
+	a.settled()                            // and a connection is free
+	a.line.Stall()
+	s := a.begins("passthrough", "lost", tenHeader, "acme")
+	a.eventually("taken", func() bool { return a.counted() == "1" })
+	a.line.Cut()
+	a.line.Resume()
+	(<-s.answer).is(t, 200, "{")
+	a.eventually("none counted", func() bool { return a.counted() == "0" })
+	if n := a.metric(t, metricPrefix+"async_quota_total", "outcome=failed_open"); n != 1 {
+		t.Errorf("%v counted as failed open", n)
+	}
 	a.settled()
 }

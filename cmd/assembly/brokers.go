@@ -149,10 +149,10 @@ func (u unopened) Cancel(context.Context, broker.Key) (bool, error)     { return
 func (u unopened) Revive(context.Context, broker.Key) error             { return errUnopened }
 func (u unopened) Delete(context.Context, broker.Key) error             { return errUnopened }
 func (u unopened) Fetched(context.Context, broker.Key) error            { return errUnopened }
-func (u unopened) ReleaseQuota(context.Context, string) error           { return errUnopened }
+func (u unopened) ReleaseQuota(context.Context, *broker.Slot) error     { return errUnopened }
 func (u unopened) Watch(broker.Key, func(*broker.Result)) (stop func()) { return func() {} }
 func (u unopened) Status() broker.Status                                { return broker.Status{Address: u.at, Wakeup: "not opened"} }
 func (u unopened) Close() error                                         { return nil }
-func (u unopened) TakeQuota(context.Context, string) (bool, bool, error) {
-	return false, false, errUnopened
+func (u unopened) TakeQuota(context.Context, string) (bool, *broker.Slot, error) {
+	return false, nil, errUnopened
 }

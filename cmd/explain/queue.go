@@ -40,8 +40,8 @@ func (q *queue) Submit(_ context.Context, s broker.Submission) error {
 	return nil
 }
 
-func (q *queue) TakeQuota(context.Context, string) (reserved, taken bool, err error) {
-	return true, false, nil
+func (q *queue) TakeQuota(context.Context, string) (reserved bool, slot *broker.Slot, err error) {
+	return true, nil, nil
 }
 
 func (q *queue) Delete(context.Context, broker.Key) error { return nil }

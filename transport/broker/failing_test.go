@@ -20,11 +20,11 @@ var commands = map[string]func(context.Context, *rig) error{
 	"revive":        func(ctx context.Context, r *rig) error { return r.Revive(ctx, abc) },
 	"delete":        func(ctx context.Context, r *rig) error { return r.Delete(ctx, abc) },
 	"fetched":       func(ctx context.Context, r *rig) error { return r.Fetched(ctx, abc) },
-	"release_quota": func(ctx context.Context, r *rig) error { return r.ReleaseQuota(ctx, "acme") },
+	"release_quota": func(ctx context.Context, r *rig) error { return r.ReleaseQuota(ctx, &Slot{Tenant: "acme", ID: "x"}) },
 	"take_quota": func(ctx context.Context, r *rig) error {
-		reserved, taken, err := r.TakeQuota(ctx, "acme")
-		if err != nil && (!reserved || taken) {
-			return fmt.Errorf("reserved %v, taken %v, %w", reserved, taken, err)
+		reserved, slot, err := r.TakeQuota(ctx, "acme")
+		if err != nil && (!reserved || slot != nil && !slot.Unsure) {
+			return fmt.Errorf("reserved %v, slot %+v, %w", reserved, slot, err)
 		}
 		return err
 	},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 )
 
 func limits(s *Settings) { s.QuotaLimits = map[string]int64{"acme": 2, "free": 0} }
@@ -16,25 +18,25 @@ func limits(s *Settings) { s.QuotaLimits = map[string]int64{"acme": 2, "free": 0
 func TestQuota(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		r := connect(t, url, limits)
-		take := func(tenant string, wantReserved, wantTaken bool) {
+		take := func(tenant string, wantReserved, wantTaken bool) *Slot {
 			t.Helper()
-			reserved, taken, err := r.TakeQuota(t.Context(), tenant)
-			if reserved != wantReserved || taken != wantTaken || err != nil {
-				t.Errorf("%s: reserved %v, taken %v, %v", tenant, reserved, taken, err)
+			reserved, slot, err := r.TakeQuota(t.Context(), tenant)
+			if reserved != wantReserved || (slot != nil) != wantTaken || err != nil {
+				t.Errorf("%s: reserved %v, slot %+v, %v", tenant, reserved, slot, err)
 			}
+			return slot
 		}
 		counter := func() string { return r.raw.Get(t.Context(), "quota:userid:acme").Val() }
-		take("acme", true, true)
-		take("acme", true, true)
+		slots := []*Slot{take("acme", true, true), take("acme", true, true), {Tenant: "acme", ID: "of-nobody"}}
 		take("acme", false, false)
 		if left := r.raw.PTTL(t.Context(), "quota:userid:acme").Val(); left <= 0 || left > time.Minute || counter() != "2" {
 			t.Errorf("the counter is %s for %v", counter(), left)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		for _, want := range []string{"1", "0", "0"} {
+		for i, want := range []string{"1", "0", "0"} {
 			r.raw.Persist(t.Context(), "quota:userid:acme")
-			if err := r.ReleaseQuota(gone, "acme"); err != nil || counter() != want {
+			if err := r.ReleaseQuota(gone, slots[i]); err != nil || counter() != want {
 				t.Errorf("released: %v, the counter is %s, want %s", err, counter(), want)
 			}
 			if left := r.raw.PTTL(t.Context(), "quota:userid:acme").Val(); (left > 0) != (want == "1") {
@@ -60,10 +62,74 @@ func TestQuotaThatCannotBeCounted(t *testing.T) {
 	} {
 		r.raw.Del(t.Context(), counter)
 		put()
-		reserved, taken, err := r.TakeQuota(t.Context(), "acme")
+		reserved, slot, err := r.TakeQuota(t.Context(), "acme")
 		e, ok := errors.AsType[*Error](err)
-		if !reserved || taken || !ok || e.Kind != want {
-			t.Errorf("%s: reserved %v, taken %v, %v", want, reserved, taken, err)
+		if !reserved || slot != nil || !ok || e.Kind != want {
+			t.Errorf("%s: reserved %v, slot %+v, %v", want, reserved, slot, err)
 		}
+	}
+}
+
+// TestQuotaWhoseAnswerIsLost: the slot is given back if it was taken, once, and
+// nobody else's if it was not.
+func TestQuotaWhoseAnswerIsLost(t *testing.T) {
+	const counter = "quota:userid:acme"
+	lose := map[string]struct {
+		before, meanwhile func(r *rig, line *redistest.Line)
+		counted           string // while the request is served, another being counted too
+	}{
+		"after it was counted": {func(_ *rig, line *redistest.Line) { line.Stall() }, func(r *rig, line *redistest.Line) {
+			until(t, "counted", func() bool { return r.raw.Get(t.Context(), counter).Val() == "2" })
+			line.Cut()
+			line.Resume()
+		}, "2"},
+		"before it was counted": {func(_ *rig, line *redistest.Line) { line.BreakNext() }, func(*rig, *redistest.Line) {}, "1"},
+	}
+	for name, test := range lose {
+		t.Run(name, func(t *testing.T) {
+			server := startRedis(t)
+			line := redistest.NewLine(t, server.Addr)
+			r := connect(t, line.URL(), limits, func(s *Settings) { s.Wakeup = Poll }) // nothing else is said on the line
+			r.raw = client(t, server.URL())
+			_, others, err := r.TakeQuota(t.Context(), "acme")
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.before(r, line)
+			var slot *Slot
+			done := make(chan error, 1)
+			go func() {
+				_, taken, err := r.TakeQuota(t.Context(), "acme")
+				slot = taken
+				done <- err
+			}()
+			test.meanwhile(r, line)
+			if err := <-done; err == nil || slot == nil || !slot.Unsure {
+				t.Fatalf("slot %+v, %v", slot, err)
+			}
+			if got := r.raw.Get(t.Context(), counter).Val(); got != test.counted {
+				t.Errorf("counted %s, want %s", got, test.counted)
+			}
+			release := func(s *Slot, want string) {
+				t.Helper()
+				err := r.ReleaseQuota(t.Context(), s)
+				if got := r.raw.Get(t.Context(), counter).Val(); err != nil || got != want {
+					t.Errorf("counted %s, want %s, %v", got, want, err)
+				}
+			}
+			line.BreakNext() // another connection is dead too
+			release(slot, "1")
+			release(slot, "1")
+			// A take that Redis reads only now is too late.
+			if late, err := takeScript.Run(t.Context(), r.raw, r.quotaKeys(slot), 9, 60_000).Bool(); late || err != nil {
+				t.Errorf("taken %t, %v", late, err)
+			}
+			release(others, "0")
+			for _, key := range r.raw.Keys(t.Context(), "quota:*").Val() {
+				if r.raw.PTTL(t.Context(), key).Val() <= 0 {
+					t.Errorf("%s stays", key)
+				}
+			}
+		})
 	}
 }
