@@ -26,8 +26,9 @@ type batch struct {
 	cancel context.CancelCauseFunc
 	done   func() // lets go of what is held of the answers
 
-	first sync.Once // to fail
-	phase string    // in which that part was
+	first   sync.Once // to fail
+	phase   string    // in which that part was
+	failure error     // and its outcome
 }
 
 // beginBatch is the first message to a batch's actor: which it is.
@@ -112,17 +113,8 @@ func (b *batch) begin(c actor.Context) {
 
 // failed notes that a part fails, and cancels the others if it is the first.
 func (b *batch) failed(s *supervisor, err error) {
-	b.first.Do(func() { b.phase = s.last })
+	b.first.Do(func() { b.phase, b.failure = s.last, err })
 	b.cancel(wire.FaultOf(err))
-}
-
-// outcome is that of the request, once all parts have ended: of the first to fail, if
-// any did.
-func (b *batch) outcome() error {
-	if b.ctx.Err() != nil {
-		return causeOf(b.ctx)
-	}
-	return nil
 }
 
 // admitAll counts the parts of a batch in, or refuses them all.
@@ -170,12 +162,12 @@ func (e *Engine) within(tenant string, n, limit int) bool {
 	return e.tenants[tenant]+n <= share(limit, tenants)
 }
 
-// batchEnded is a batch's last word, when all of its parts have said theirs.
+// batchEnded is a batch's last word, when all of its parts have said theirs. If none
+// has failed the answer is whole, and its client may have left with it.
 func (e *Engine) batchEnded(b *batch) {
-	outcome := b.outcome()
 	b.cancel(nil)
 	b.done()
-	e.countOutcome(outcome, b.phase)
+	e.countOutcome(b.failure, b.phase)
 	for _, s := range b.parts {
 		b.req.Reruns += s.req.Reruns
 	}
@@ -183,5 +175,5 @@ func (e *Engine) batchEnded(b *batch) {
 	defer e.mu.Unlock()
 	e.batches--
 	e.announce()
-	b.req.Out.Finish(outcome) // under the lock, as in ended
+	b.req.Out.Finish(b.failure) // under the lock, as in ended
 }
