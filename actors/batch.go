@@ -85,6 +85,7 @@ func (l *Line) startBatch(ctx context.Context, line *pipeline, r *phases.Request
 		done()
 		return err
 	}
+	e.metrics.batchPrompts.Observe(float64(len(b.parts)))
 	r.LetGo() // what came in is the parts' now
 	e.root.Send(e.root.Spawn(supervisedBatch), &beginBatch{b})
 	return nil

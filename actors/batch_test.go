@@ -86,3 +86,35 @@ func TestClientThatLeavesABatch(t *testing.T) {
 		t.Errorf("%v clients left", n)
 	}
 }
+
+// TestPromptsOfBatchesAreCounted, of those that are let in.
+func TestPromptsOfBatchesAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	rg := setup{pools: roomyPools("a"), inflight: 3, metrics: NewMetrics(reg)}.engine(t, one("a", nothing))
+	rg.wantWell(rg.begin(t.Context())) // of one prompt
+	for _, prompts := range []int{2, 3, 4} {
+		r := rg.batch(prompts)
+		switch err := rg.Start(t.Context(), r); {
+		case prompts == 4:
+			wantKind(t, err, wire.QueueFull)
+		case err != nil:
+			t.Error(err)
+		default:
+			rg.wantWell(r)
+		}
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "llm_d_coordinator_batch_prompts" {
+			h := f.GetMetric()[0].GetHistogram()
+			if h.GetSampleCount() != 2 || h.GetSampleSum() != 5 || h.GetBucket()[0].GetUpperBound() != 2 || h.GetBucket()[0].GetCumulativeCount() != 1 {
+				t.Errorf("%v", h)
+			}
+			return
+		}
+	}
+	t.Error("there is no such metric")
+}

@@ -20,12 +20,14 @@ type Metrics struct {
 	stuck              *prometheus.CounterVec
 	workerRestarts     prometheus.Counter
 	supervisorRestarts prometheus.Counter
+	batchPrompts       prometheus.Histogram
 	reg                prometheus.Registerer
 }
 
 var (
-	stepBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
-	waitBuckets = []float64{.0001, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	stepBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	waitBuckets  = []float64{.0001, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	batchBuckets = prometheus.ExponentialBuckets(2, 2, 10) // to 1,024
 )
 
 // NewMetrics registers the metrics with reg; nil registers nowhere.
@@ -50,7 +52,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stuck:              counter("watchdog_total", "Requests cancelled by the watchdog because nothing happened in them any more, which is a bug, by phase.", "phase"),
 		workerRestarts:     restarts.WithLabelValues("worker"),
 		supervisorRestarts: restarts.WithLabelValues("supervisor"),
-		reg:                reg,
+		batchPrompts: f.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "batch_prompts",
+			Help: "Prompts of a completions request that has several, of those that were let in.", Buckets: batchBuckets}),
+		reg: reg,
 	}
 }
 
