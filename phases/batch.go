@@ -21,6 +21,9 @@ type Batch struct {
 	// itself.
 	merge *merge
 	part  int
+	// begun: something of the answer to this part has been sent, or it is there as a
+	// whole.
+	begun atomic.Bool
 }
 
 // NewBatch makes the batch of a request with these prompts, of which there are two
@@ -100,4 +103,7 @@ type merge struct {
 }
 
 // isLast notes that the answer of a part is there, and reports whether it is the last.
-func (m *merge) isLast() bool { return m.open.Add(-1) == 0 }
+func (b *Batch) isLast() bool {
+	b.begun.Store(true)
+	return b.merge.open.Add(-1) == 0
+}

@@ -197,6 +197,7 @@ func (p *partAnswer) send(ctx context.Context, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
+	p.way.batch.begun.Store(true)
 	var c *Chunk
 	switch {
 	case len(text) <= smallChunk:
@@ -278,7 +279,7 @@ func (p *partAnswer) endStream(ctx context.Context) error {
 	p.mu.Lock()
 	p.merge.usage.Merge(&p.counted)
 	p.mu.Unlock()
-	if !p.isLast() {
+	if !p.way.batch.isLast() {
 		return nil
 	}
 	text := p.scratch[:0]
@@ -303,7 +304,7 @@ func (p *partAnswer) readWhole(ctx context.Context) error {
 	p.mu.Lock()
 	p.answers[p.part] = text
 	p.mu.Unlock()
-	if !p.isLast() {
+	if !p.way.batch.isLast() {
 		return nil
 	}
 	merged := wire.MergeAnswers(p.answers, p.choices)

@@ -141,7 +141,7 @@ func whyIgnored(good bool, ctx context.Context) besideDecode {
 // come to the client, and another attempt could do better.
 func (x *pair) worthAgain(ctx context.Context, sent *gateway.Sent, err error) error {
 	reason := rerunReason(sent)
-	if reason == "" || x.decoding.spent || x.decoding.way.out.Begun() ||
+	if reason == "" || x.decoding.spent || x.decoding.way.begun() ||
 		!x.prefill.Retry(ctx, 1, reason, wire.FaultOf(err).RetryAfter, x.prefillLeg.Deadline) {
 		return err
 	}

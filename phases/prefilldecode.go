@@ -193,7 +193,7 @@ func (p *prefillDecode) Recover(r *Request, err error) (Verdict, error) {
 	if !errors.As(err, &a) {
 		return Verdict{}, err
 	}
-	if r.Out.Begun() { // decode has, while prefill failed
+	if r.wayOut().begun() { // decode has, while prefill failed
 		return Verdict{}, a.cause
 	}
 	r.Prefilled.Attempts += int(r.Decoded.reached.prefills.Load())

@@ -65,6 +65,15 @@ func (r *Request) wayOut() wayOut {
 	return wayOut{out: r.Out, journal: r.Journal, typed: r.Protocol.Typed(), batch: r.Batch}
 }
 
+// begun reports whether the client has something of the answer, or is about to: the
+// request must not start again then. Of a prompt of a batch that is its own answer.
+func (w wayOut) begun() bool {
+	if w.batch != nil {
+		return w.batch.begun.Load()
+	}
+	return w.out.Begun()
+}
+
 // relay sends an answer out, after what was read of it already. It returns the
 // result of its task, or one that comes later, which closes the answer. A stream
 // of events goes out with its head first: its first event may be a while, and the

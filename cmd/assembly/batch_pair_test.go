@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -139,4 +140,86 @@ func TestBatchOfPairsLargerThanThePools(t *testing.T) {
 		}
 	}
 	r.pairBatchSettled()
+}
+
+// TestPairInABatchStartsAgain as long as nothing of its own answer has gone out, whatever
+// has of another's.
+func TestPairInABatchStartsAgain(t *testing.T) {
+	for _, leg := range []string{cluster.Prefill, cluster.Decode} {
+		t.Run(leg, func(t *testing.T) {
+			r := newBatchPairRig(t, quick)
+			r.cluster.AddFault(cluster.Fault{Leg: leg, RequestID: "b-p1", Status: 500, Times: 1})
+			failing := r.cluster.Hold(cluster.Gate{Leg: leg, RequestID: "b-p1"})
+			begun := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: "b-p0", At: cluster.AtChunk, Chunk: 2})
+			resp, err := r.open(within(t), completionsPath, batchBody(batchPrompts[:2], `,"stream":true`), "X-Request-Id", "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			first := make([]byte, 1) // of prompt 0
+			if _, err := io.ReadFull(resp.Body, first); err != nil {
+				t.Fatal(err)
+			}
+			for _, gate := range []*cluster.Held{failing, begun} {
+				if err := gate.WaitFor(within(t), 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failing.Release()
+			if err := r.cluster.Wait(within(t), func(st cluster.State) bool { return st.Legs[cluster.Reserve] == 3 || st.Idle() }); err != nil {
+				t.Fatal(err)
+			}
+			begun.Release()
+			rest, err := io.ReadAll(resp.Body)
+			texts, _, _ := merged(t, response{status: resp.StatusCode, header: resp.Header, body: string(first) + string(rest), err: err}, true)
+			for i, p := range batchPrompts[:2] {
+				if texts[i] != cluster.Reply(p) {
+					t.Errorf("prompt %d: %q, want %q", i, texts[i], cluster.Reply(p))
+				}
+			}
+			r.pairBatchSettled()
+			r.newRooms("b-p1")
+			if n := r.metric(t, metricPrefix+"reruns_total"); n != 1 {
+				t.Errorf("%v reruns", n)
+			}
+		})
+	}
+}
+
+// TestPairInABatchThatHasBegunIsNotStartedAgain: some of its own answer is out when its
+// prefill fails.
+func TestPairInABatchThatHasBegunIsNotStartedAgain(t *testing.T) {
+	r := newBatchPairRig(t, quick)
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, RequestID: "b-p1", BreakAfter: new(0), Times: 1})
+	prefill := r.cluster.Hold(cluster.Gate{Leg: cluster.Prefill, RequestID: "b-p1", At: cluster.AtHeaders})
+	decode := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: "b-p1", At: cluster.AtChunk, Chunk: 2, Times: 1})
+	other := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, RequestID: "b-p0", At: cluster.AtHeaders})
+	resp, err := r.open(within(t), completionsPath, batchBody(batchPrompts[:2], `,"stream":true`), "X-Request-Id", "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(resp.Body, first); err != nil {
+		t.Fatal(err)
+	}
+	for _, gate := range []*cluster.Held{prefill, decode, other} {
+		if err := gate.WaitFor(within(t), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prefill.Release()
+	if err := r.cluster.Wait(within(t), func(st cluster.State) bool { return st.Legs[cluster.Reserve] == 3 || st.Idle() }); err != nil {
+		t.Fatal(err)
+	}
+	other.Release()
+	rest, err := io.ReadAll(resp.Body)
+	text := string(first) + string(rest)
+	if err == nil || strings.Contains(text, "[DONE]") || strings.Count(text, `"code":"upstream_failed"`) != 1 {
+		t.Errorf("%v: %s", err, text)
+	}
+	r.pairBatchSettled()
+	if n := r.cluster.Count(cluster.Decode); n != 2 {
+		t.Errorf("%d decodes", n)
+	}
 }
