@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/llm-coordinator/coordinator/connectors/kv"
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -31,8 +30,8 @@ type pair struct {
 	prefillBody func(id string, told wire.Transfers) wire.Payload
 	decoding    *decoding
 
-	told     chan struct{} // closed when exchange is there
-	exchange kv.Exchange
+	told    chan struct{} // closed when handoff is there
+	handoff wire.Transfers
 }
 
 // fate is what has been decided of a pair. It holds nothing of the request: decode's
@@ -73,20 +72,13 @@ func (x *pair) runPrefill(parent context.Context) (Result, error) {
 	if !x.begun(&x.endPrefill, end, decodeStands) {
 		return besideDecode(""), nil
 	}
-	var sent gateway.Sent
-	at, err := x.locate(ctx)
-	if err == nil {
-		x.exchange = x.kv.Begin(at.peer)
-		close(x.told)
-		told := x.exchange.Prefill()
-		leg := x.prefillLeg
-		leg.Pin, leg.Body = at.pin, func(id string) wire.Payload { return x.prefillBody(id, told) }
-		_, sent, err = x.prefill.Call(ctx, leg)
-		x.decoding.state.prefills.Store(int32(sent.Attempts))
+	at, fail := x.locate(ctx)
+	if fail == nil {
+		fail = x.send(ctx, at)
 	}
 	x.mu.Lock()
 	ignored, cut := x.decided == decodeStands, x.patience != nil
-	if !ignored && err != nil {
+	if !ignored && fail != nil {
 		x.decided = prefillFailed
 	}
 	if x.patience != nil {
@@ -96,32 +88,68 @@ func (x *pair) runPrefill(parent context.Context) (Result, error) {
 	endDecode := x.endDecode
 	x.mu.Unlock()
 	switch {
-	case err == nil:
+	case fail == nil:
 		return besideDecode(""), nil
 	case ignored:
 		return whyIgnored(cut && parent.Err() == nil, ctx), nil
 	case endDecode != nil:
 		endDecode()
 	}
-	return nil, x.worthAgain(parent, &sent, err)
+	return nil, x.worthAgain(parent, fail)
 }
 
-// locate finds the worker, if the connector needs to know it.
-func (x *pair) locate(ctx context.Context) (endpoint, error) {
-	var at endpoint
-	var err error
+// send begins the exchange with a worker, and sends it the leg.
+func (x *pair) send(ctx context.Context, at endpoint) *lost {
+	exchange := x.kv.Begin(at.peer)
+	told, handoff := exchange.Prefill(), exchange.Decode(nil)
+	x.handoff = handoff
+	close(x.told)
+	leg := x.prefillLeg
+	leg.Pin, leg.Body = at.pin, func(id string) wire.Payload { return x.prefillBody(id, told) }
+	_, sent, err := x.prefill.Call(ctx, leg)
+	state := x.decoding.state
+	state.prefills.Store(int32(sent.Attempts))
+	if err != nil {
+		return &lost{err, rerunReason(&sent), wire.FaultOf(err).RetryAfter}
+	}
+	if x.kv.Pins() && handoff.HandOff() {
+		state.beside.Store(&Prefilled{Ran: true, At: time.Now(), Handoff: &handoff})
+	}
+	return nil
+}
+
+// locate finds the worker, if the connector needs to know it, and anew if what its
+// engine is called is not known. One that has been pushed something is the only one
+// that will do: the request has to start again for another.
+func (x *pair) locate(ctx context.Context) (endpoint, *lost) {
+	for tries := 1; ; tries++ {
+		at, err := x.find(ctx, tries)
+		if err != nil {
+			return at, &lost{err: err}
+		}
+		at.peer, err = identified(ctx, x.engines, at.peer, x.needs, x.decoding.spent || tries > 1)
+		switch {
+		case err == nil:
+			return at, nil
+		case x.pushed:
+			return at, &lost{err: err, reason: lostEngine}
+		case !x.prefill.Retry(ctx, tries, lostEngine, "", x.prefillLeg.Deadline):
+			return at, &lost{err: err}
+		}
+	}
+}
+
+func (x *pair) find(ctx context.Context, tries int) (endpoint, error) {
 	switch {
 	case x.pushed:
-		at, err = x.boot.given(x.worker)
-	case x.boot != nil:
-		leg := x.prefillLeg
-		leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
-		at, err = x.boot.find(ctx, x.worker, leg)
+		return x.boot.given(x.worker)
+	case x.boot == nil:
+		return endpoint{}, nil
 	}
-	if err == nil {
-		at.peer, err = identified(ctx, x.engines, at.peer, x.needs, x.decoding.spent)
-	}
-	return at, err
+	leg := x.prefillLeg
+	leg.Attempt += tries - 1
+	leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
+	return x.boot.find(ctx, x.worker, leg)
 }
 
 // whyIgnored says what became of a prefill that failed when it did not matter. It
@@ -139,13 +167,12 @@ func whyIgnored(good bool, ctx context.Context) besideDecode {
 
 // worthAgain says what a failed prefill makes of the request: nothing of decode has
 // come to the client, and another attempt could do better.
-func (x *pair) worthAgain(ctx context.Context, sent *gateway.Sent, err error) error {
-	reason := rerunReason(sent)
-	if reason == "" || x.decoding.spent || x.decoding.way.begun() ||
-		!x.prefill.Retry(ctx, 1, reason, wire.FaultOf(err).RetryAfter, x.prefillLeg.Deadline) {
-		return err
+func (x *pair) worthAgain(ctx context.Context, fail *lost) error {
+	if fail.reason == "" || x.decoding.spent || x.decoding.way.begun() ||
+		!x.prefill.Retry(ctx, 1, fail.reason, fail.after, x.prefillLeg.Deadline) {
+		return fail.err
 	}
-	return &again{x.rerun, reason, err}
+	return &again{x.rerun, fail.reason, fail.err}
 }
 
 // runDecode is decode's task.

@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -183,35 +182,3 @@ func (r *Request) takeDecodePermit(decode *gateway.Upstream) (err error) {
 	}
 	return err
 }
-
-// Release has a decode worker fetch KV that no decode will: prefill has
-// answered with a hand-off, and decode never reached a worker. The leg asks for
-// one token and its answer is thrown away; the prefill worker's memory is free
-// seconds later instead of at the end of the lease.
-func (p *prefill) Release(r *Request) []Task {
-	if !p.release || !r.Prefilled.Ran || !p.kv.Pins() || r.Decoded.reached.get() {
-		return nil
-	}
-	handoff := r.Prefilled.Handoff
-	if handoff == nil || p.lease > 0 && time.Since(r.Prefilled.At) > p.lease {
-		return nil
-	}
-	proto, src := r.Protocol, r.source()
-	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", Resend: gateway.ResendNever, Unjudged: true,
-		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, *handoff) }}
-	return []Task{{Pool: PoolRelease, Over: r.keep(), Run: func(ctx context.Context) (Result, error) {
-		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-		defer cancel()
-		_, _, err := p.decode.Call(ctx, leg)
-		result := "released"
-		if err != nil {
-			result = "failed"
-		}
-		p.metrics.released.WithLabelValues(result).Inc()
-		return nil, err
-	}}}
-}
-
-// releaseTimeout is the default lease of vLLM's NixlConnector: afterwards the
-// worker has let go by itself.
-const releaseTimeout = 30 * time.Second

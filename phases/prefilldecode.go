@@ -24,7 +24,8 @@ type PrefillDecodeParams struct {
 	// BootstrapHeader which header says it, if it is asked for.
 	BootstrapFrom   string `toml:"bootstrap_from"`
 	BootstrapHeader string `toml:"bootstrap_header"`
-	// HoldFirstEvent is as decode's.
+	// ReleaseOnAbort is as prefill's, HoldFirstEvent as decode's.
+	ReleaseOnAbort bool `toml:"release_on_abort"`
 	HoldFirstEvent bool `toml:"hold_first_event"`
 }
 
@@ -47,13 +48,14 @@ type prefillDecode struct {
 	ec      ec.Connector
 	boot    *bootstrap // nil: the connector needs no address
 	engines Engines
+	release bool
 	probed  bool // as prefill's
 	metrics *Metrics
 }
 
 // NewPrefillDecode builds a prefill-decode phase.
 func NewPrefillDecode(deps Deps, params Params) (Phase, error) {
-	p := PrefillDecodeParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, HoldFirstEvent: true}
+	p := PrefillDecodeParams{KVConnector: deps.KVConnector, ECConnector: deps.ECConnector, ReleaseOnAbort: true, HoldFirstEvent: true}
 	if err := params.Decode(&p); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func NewPrefillDecode(deps Deps, params Params) (Phase, error) {
 		deps.Metrics.prefillIgnored.WithLabelValues(string(result)) // so that it is there before the first
 	}
 	answer := &decode{own: stepPrefillDecode, upstream: deps.Decode, kv: connector, hold: p.HoldFirstEvent, lease: deps.KVLease, metrics: deps.Metrics}
-	return &prefillDecode{decode: answer, prefill: deps.Prefill, kv: connector, needs: needs, ec: embeddings, boot: boot, engines: deps.Engines, metrics: deps.Metrics}, nil
+	return &prefillDecode{decode: answer, prefill: deps.Prefill, kv: connector, needs: needs, ec: embeddings, boot: boot, engines: deps.Engines, release: p.ReleaseOnAbort, metrics: deps.Metrics}, nil
 }
 
 func (p *prefillDecode) Name() string { return stepPrefillDecode }
@@ -164,9 +166,9 @@ func (p *prefillDecode) begin(r *Request) *pair {
 	}
 	decodeBody := func(string) wire.Payload {
 		if p.needs.Whole {
-			return proto.WholeLeg(src, x.exchange.Decode(nil))
+			return proto.WholeLeg(src, x.handoff)
 		}
-		return proto.DecodeLeg(src, x.exchange.Decode(nil))
+		return proto.DecodeLeg(src, x.handoff)
 	}
 	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: x.rerun,
 		spent: r.Reruns > 0, deadline: r.Deadline, beside: x.fate}

@@ -69,6 +69,8 @@ type prefilling struct {
 	anew bool
 	// rerun: it may start again from encode.
 	rerun bool
+	// asked is the attempt of asking for a worker.
+	asked int
 
 	at       kv.Peer     // of this attempt; zero while it is not known
 	exchange kv.Exchange // likewise
@@ -97,6 +99,7 @@ func (x *prefilling) run(ctx context.Context) (Result, error) {
 		x.leg.Resend = gateway.ResendUnreached
 	}
 	for tries := 1; ; tries++ {
+		x.asked = before + tries - 1
 		found, fail := x.try(ctx)
 		if fail == nil {
 			return prefillAnswer{found, x.said}, nil
@@ -123,6 +126,9 @@ type lost struct {
 	reason, after string
 }
 
+// lostEngine is that what the worker's engine is called is not known.
+const lostEngine = "engine"
+
 // try finds a worker and sends it the leg.
 func (x *prefilling) try(ctx context.Context) (Prefilled, *lost) {
 	if err := x.find(ctx); err != nil {
@@ -130,7 +136,7 @@ func (x *prefilling) try(ctx context.Context) (Prefilled, *lost) {
 	}
 	if x.at.Host != "" {
 		if err := x.identify(ctx); err != nil {
-			return Prefilled{}, &lost{err: err, reason: "engine"}
+			return Prefilled{}, &lost{err: err, reason: lostEngine}
 		}
 	}
 	found, sent, err := x.send(ctx)
@@ -152,7 +158,7 @@ func (x *prefilling) find(ctx context.Context) error {
 		return nil
 	default:
 		ask := x.leg
-		ask.Body = x.asking
+		ask.Body, ask.Attempt = x.asking, x.asked
 		at, err = x.boot.find(ctx, x.named, ask)
 	}
 	if err != nil {

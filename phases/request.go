@@ -188,7 +188,7 @@ type Decoded struct {
 // minutes, which a long prompt or large images need not lie in memory for. What
 // only a release could need is kept if there is going to be one.
 func (r *Request) LetGo() {
-	if r.Prefilled.Handoff != nil && !r.Decoded.reached.get() {
+	if r.unread() != nil {
 		return
 	}
 	r.Body, r.Prompt, r.Passed = nil, wire.Prompt{}, nil

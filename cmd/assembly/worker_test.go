@@ -110,32 +110,97 @@ func TestWorkerThatIsNotNamed(t *testing.T) {
 	}
 }
 
-// TestEngineThatIsNotKnown fails the attempt; the next may find it.
+// TestEngineThatIsNotKnown fails the attempt; the next may find it. It is asked for
+// anew, and so is the worker.
 func TestEngineThatIsNotKnown(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fault  cluster.Fault
 		status int
 		legs   []string
+		asked  int
 	}{
-		{"for good", cluster.Fault{Status: 500}, 502, []string{"render"}},
-		{"no JSON", cluster.Fault{Garbage: true}, 502, []string{"render"}},
-		{"redirected", cluster.Fault{Redirect: "http://127.0.0.1:1/query"}, 502, []string{"render"}},
-		{"once", cluster.Fault{Drop: true, Times: 1}, 200, []string{"render", "prefill", "decode"}},
+		{"for good", cluster.Fault{Status: 500}, 502, []string{"render"}, 3},
+		{"no JSON", cluster.Fault{Garbage: true}, 502, []string{"render"}, 3},
+		{"redirected", cluster.Fault{Redirect: "http://127.0.0.1:1/query"}, 502, []string{"render"}, 3},
+		{"once", cluster.Fault{Drop: true, Times: 1}, 200, []string{"render", "decode", "prefill"}, 2},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + prefillOf(cluster.KVMooncake) + decodeStep})
-			tt.fault.Leg = cluster.Query
+		for step, last := range map[string]string{"prefill": prefillStep + "params = { " + byReserve + " }\n" + decodeStep, "prefill-decode": pairStep(byReserve)} {
+			t.Run(tt.name+"/"+step, func(t *testing.T) {
+				r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + last})
+				tt.fault.Leg = cluster.Query
+				r.cluster.AddFault(tt.fault)
+				got := r.post(chatPath, chatBody("one two", false), "X-Request-Id", "id")
+				if got.status != tt.status || strings.Contains(got.body, "127.0.0.1") {
+					t.Errorf("got %d %s", got.status, got.body)
+				}
+				legs := r.legsOf("id")
+				if slices.Sort(legs[1:]); !slices.Equal(legs, tt.legs) {
+					t.Errorf("legs %v", legs)
+				}
+				asked := slices.DeleteFunc(r.legIDs(""), func(l string) bool { return !strings.HasPrefix(l, "reserve:") })
+				if want := []string{"reserve:id-reserve", "reserve:id-reserve-r1", "reserve:id-reserve-r2"}[:tt.asked]; !slices.Equal(asked, want) {
+					t.Errorf("asked %v, want %v", asked, want)
+				}
+				if n := r.metric(t, "llm_d_coordinator_retries_total", "phase=prefill", "reason=engine"); int(n) != tt.asked-1 {
+					t.Errorf("%v retries", n)
+				}
+				r.settled()
+			})
+		}
+	}
+}
+
+// TestRetriesForAnotherWorkerAreNoFurtherLegs: the budget grows by what clients ask for,
+// and not by what is asked for again.
+func TestRetriesForAnotherWorkerAreNoFurtherLegs(t *testing.T) {
+	const generous = "[gateway.retry]\nbase_delay = \"0s\"\nbudget_ratio = 1.0\nmin_retries = 0\n"
+	encode := encodeStep + "params = { consumer_port = WORKERPORT, " + byReserve + " }\n"
+	for name, tt := range map[string]struct {
+		setup
+		fault cluster.Fault
+		legs  int // first attempts
+	}{
+		"prefill":         {setup{kv: cluster.KVMooncake, steps: prefillStep + "params = { " + byReserve + " }\n" + decodeStep}, cluster.Fault{Leg: cluster.Prefill, Status: 503}, 4},
+		"engine":          {setup{kv: cluster.KVMooncake, steps: prefillStep + "params = { " + byReserve + " }\n" + decodeStep}, cluster.Fault{Leg: cluster.Query, Status: 500}, 4},
+		"prefill of pair": {setup{kv: cluster.KVMooncake, steps: pairStep(byReserve)}, cluster.Fault{Leg: cluster.Prefill, Status: 503}, 4},
+		"decode of pair":  {setup{kv: cluster.KVMooncake, steps: pairStep(byReserve)}, cluster.Fault{Leg: cluster.Decode, Status: 503}, 4},
+		"engine of pair":  {setup{kv: cluster.KVMooncake, steps: pairStep(byReserve)}, cluster.Fault{Leg: cluster.Query, Status: 500}, 4},
+		"pushed":          {setup{ec: cluster.ECMooncake, steps: encode + prefillStep + decodeStep}, cluster.Fault{Leg: cluster.Prefill, Status: 503}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.setup.steps, tt.setup.toml, tt.setup.cluster.Lease = renderStep+tt.setup.steps, generous, shortLease
+			r := newRig(t, tt.setup)
+			tt.fault.Times = 1
 			r.cluster.AddFault(tt.fault)
-			got := r.post(chatPath, chatBody("one two", false), "X-Request-Id", "id")
-			if got.status != tt.status || strings.Contains(got.body, "127.0.0.1") {
+			if got := r.post(chatPath, `{"model":"demo-model","messages":`+r.fill(shapes[4].messages)+`}`); got.status != http.StatusOK {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
-			if legs := r.legsOf("id"); !slices.Equal(legs, tt.legs) {
-				t.Errorf("legs %v", legs)
-			}
 			r.settled()
+			if n := r.metric(t, "llm_d_coordinator_retry_budget_remaining"); int(n) != tt.legs-1 {
+				t.Errorf("%v of %d legs are left", n, tt.legs)
+			}
 		})
+	}
+}
+
+// TestEngineOfAWorkerThatWasPushedTo: if it is not known another worker is found, and
+// what was encoded for the first is encoded for that, once.
+func TestEngineOfAWorkerThatWasPushedTo(t *testing.T) {
+	for step, last := range map[string]string{"prefill": prefillOf(cluster.KVMooncake) + decodeStep, "prefill-decode": pairStep(byStatic)} {
+		for times, want := range map[int]int{1: http.StatusOK, 2: http.StatusBadGateway} {
+			t.Run(fmt.Sprintf("%s/%d", step, times), func(t *testing.T) {
+				r := newRig(t, setup{kv: cluster.KVMooncake, ec: cluster.ECMooncake, toml: quick, steps: mediaStep + renderStep + encodeOf(cluster.ECMooncake) + last})
+				r.cluster.AddFault(cluster.Fault{Leg: cluster.Query, Status: http.StatusInternalServerError, Times: times})
+				if got := r.post(chatPath, `{"model":"demo-model","messages":`+r.fill(shapes[4].messages)+`}`, "X-Request-Id", "id"); got.status != want {
+					t.Errorf("got %d %s", got.status, got.body)
+				}
+				if n := r.metric(t, "llm_d_coordinator_reruns_total", "reason=engine"); n != 1 || r.cluster.Count(cluster.Encode) != 6 || r.cluster.Count(cluster.Query) != 2 {
+					t.Errorf("%v reruns, %+v", n, r.cluster.State())
+				}
+				r.settled()
+			})
+		}
 	}
 }
 
