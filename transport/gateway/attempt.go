@@ -59,7 +59,9 @@ type attempt struct {
 // send makes attempts until one succeeds or another is not worth making. use is
 // given each that has response headers, and says how it failed, if it did.
 func (u *Upstream) send(ctx context.Context, leg Leg, use func(*attempt) *failure) (sent Sent, err error) {
-	u.budget.leg()
+	if leg.Attempt == 0 {
+		u.budget.leg()
+	}
 	for {
 		a, fail := u.once(ctx, &leg, &sent, use)
 		switch {
