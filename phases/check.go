@@ -121,7 +121,8 @@ func (p *Pipeline) watched() string {
 	return ""
 }
 
-// checkNamed checks that there is an earlier answer which can name the worker.
+// checkNamed checks that there is an earlier answer which can name the worker, of
+// every request: encode has none for those without media.
 func (p *Pipeline) checkNamed(at map[string]int) error {
 	_, pair := at[stepPrefillDecode]
 	e, encodes := at[stepEncode]
@@ -129,9 +130,9 @@ func (p *Pipeline) checkNamed(at map[string]int) error {
 	if encodes && !probes && p.phases[e].(*encode).bootstraps().watches() != "" {
 		return fmt.Errorf("pipeline: bootstrap_from = %q of %q needs a %q step, whose answers have that header", fromHeader+p.watched(), stepEncode, stepConditional)
 	}
-	if name := p.watched(); pair && name != "" && !encodes && !probes {
-		return fmt.Errorf("pipeline: bootstrap_from = %q needs a step before %q whose answers have that header: %q or %q",
-			fromHeader+name, stepPrefillDecode, stepConditional, stepEncode)
+	if name := p.watched(); pair && name != "" && !probes {
+		return fmt.Errorf("pipeline: bootstrap_from = %q of %q needs a %q step, whose answers have that header (those of %q come only if there is media): add it, or use %q or %q",
+			fromHeader+name, stepPrefillDecode, stepConditional, stepEncode, fromReserve, fromStatic+"<host>")
 	}
 	return nil
 }

@@ -139,10 +139,11 @@ func TestPairOnTheWire(t *testing.T) {
 // TestPairWithImages: encode comes before, and prefill alone is told where the
 // embeddings are.
 func TestPairWithImages(t *testing.T) {
-	for name, last := range map[string]string{"reserve": byReserve, "named by encode": byHeader} {
+	for name, last := range map[string]string{"reserve": encodeStep + pairStep(byReserve), "named by encode": conditionalStep + encodeStep + pairStep(byHeader)} {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, streamed=%t", name, stream), func(t *testing.T) {
-				r := newRig(t, pairSetup(mediaStep+renderStep+encodeStep+pairStep(last)))
+				r := newRig(t, pairSetup(mediaStep+renderStep+last))
+				r.cluster.AddFault(cluster.Fault{Leg: cluster.Probe, Status: http.StatusInternalServerError}) // which names nobody
 				body := imagesBody(r.image("a.png"), dataURI(picture(1, 100)))
 				if !stream {
 					body = strings.Replace(body, `"stream":true`, `"stream":false`, 1)
