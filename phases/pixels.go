@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/llm-coordinator/coordinator/connectors/ec"
 	"github.com/llm-coordinator/coordinator/transport/budget"
@@ -44,7 +45,7 @@ func (x *pixels) call(ctx context.Context, up *gateway.Upstream, leg gateway.Leg
 	}()
 	leg.Spare = true
 	answer, sent, err = up.Call(ctx, leg)
-	if err == nil || !sent.WorkerFailed() || ctx.Err() != nil {
+	if err == nil || !sent.WorkerFailed() || !mayMissPixels(sent.Status) || ctx.Err() != nil {
 		return answer, sent, err
 	}
 	if !up.Retry(ctx, 1, "pixels", "", leg.Deadline) {
@@ -68,6 +69,14 @@ func (x *pixels) call(ctx context.Context, up *gateway.Upstream, leg gateway.Leg
 	all.Attempts += sent.Attempts
 	all.Reached = true
 	return answer, all, err
+}
+
+// mayMissPixels reports whether a worker may have failed with this status for what was
+// left out. Which it is of 400 and 422 nobody can tell: a worker says so too of items
+// that it does not have, and of what it does not understand. The rest of 4xx is about
+// who asks, where, and how much.
+func mayMissPixels(status int) bool {
+	return status/100 != 4 || status == http.StatusBadRequest || status == http.StatusUnprocessableEntity
 }
 
 // What is sent of an item, and why it is all of it.

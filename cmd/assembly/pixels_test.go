@@ -173,8 +173,9 @@ func TestPixelsThatPrefillMayNeedAreSent(t *testing.T) {
 	}
 }
 
-// TestPrefillThatFailsWithoutPixelsGetsThem, once: whatever the worker answers. A
-// connection that fails, and a worker that is busy, say nothing of the pixels.
+// TestPrefillThatFailsWithoutPixelsGetsThem, once, if that may be why. A connection
+// that fails, a worker that is busy, and one that does not look at the request at all
+// say nothing of the pixels.
 func TestPrefillThatFailsWithoutPixelsGetsThem(t *testing.T) {
 	const noRetry = "[gateway.profiles.prefill.retry]\nmax_attempts = 1\n"
 	for _, tt := range []struct {
@@ -188,6 +189,11 @@ func TestPrefillThatFailsWithoutPixelsGetsThem(t *testing.T) {
 		{"embedding lost", cluster.Fault{LoseEmbeddings: true}, "", 200, []string{"small", "full"}, "ok"},
 		{"500", cluster.Fault{Status: 500, Times: 1}, "", 200, []string{"small", "full"}, "ok"},
 		{"400", cluster.Fault{Status: 400, Times: 1}, "", 200, []string{"small", "full"}, "ok"},
+		{"422", cluster.Fault{Status: 422, Times: 1}, "", 200, []string{"small", "full"}, "ok"},
+		{"401", cluster.Fault{Status: 401}, "", 401, []string{"small"}, ""},
+		{"403", cluster.Fault{Status: 403}, "", 403, []string{"small"}, ""},
+		{"404", cluster.Fault{Status: 404}, "", 404, []string{"small"}, ""},
+		{"413", cluster.Fault{Status: 413}, "", 413, []string{"small"}, ""},
 		{"engine error", cluster.Fault{FinishError: true, Times: 1}, "", 200, []string{"small", "full"}, "ok"},
 		{"503s", cluster.Fault{Status: 503, Times: 3}, "", 200, []string{"small", "small", "small", "full"}, "ok"},
 		{"400 for ever", cluster.Fault{Status: 400}, "", 400, []string{"small", "full"}, "failed"},
