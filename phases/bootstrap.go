@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -130,6 +131,15 @@ func bootstrapPort(deps Deps, c needy) int {
 }
 
 const maxPort = 65535
+
+// IsBootstrapPort reports whether an environment variable of that name says, with some
+// connector, where prefill workers listen for decode workers.
+func IsBootstrapPort(name string) bool {
+	return name != "" && slices.ContainsFunc(kv.Names(), func(connector string) bool {
+		c, err := kv.New(connector)
+		return err == nil && c.Needs().Port.Env == name
+	})
+}
 
 // static reads a list of endpoints.
 func (b *bootstrap) static(list string, log *slog.Logger) error {

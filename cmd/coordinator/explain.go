@@ -51,7 +51,7 @@ func explainRequest(ctx context.Context, args, environ []string, stdout, stderr 
 		return err
 	}
 	muzzle(slog.New(slog.DiscardHandler))
-	report, err := explain.Explain(ctx, cfg, req)
+	report, err := explain.Explain(ctx, cfg, lookupIn(environ), req)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestARequestThatMayWait(t *testing.T) {
 		"wait":        {waits + "1m0s", notReached + ": the request waits", true, 0},
 		"later":       {notReached + ": the request is refused at the door", notReached, false, 0},
 	} {
-		r, err := Explain(t.Context(), cfg, Request{Route: "/v1/chat/completions", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`),
+		r, err := Explain(t.Context(), cfg, nothing, Request{Route: "/v1/chat/completions", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`),
 			Header: http.Header{"X-Llm-D-Async-Mode": {mode}, "X-Llm-D-Tenant": {"acme"}}})
 		if err != nil {
 			t.Fatalf("%s: %v", mode, err)

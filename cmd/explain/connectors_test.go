@@ -28,7 +28,7 @@ func TestFurtherConnectorsAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Explain(t.Context(), cfg, Request{Route: "/v1/chat/completions", Body: []byte(image)})
+		r, err := Explain(t.Context(), cfg, nothing, Request{Route: "/v1/chat/completions", Body: []byte(image)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,6 +43,35 @@ func TestFurtherConnectorsAreExplained(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s, %s: there is no %s leg: %+v", tt.kv, tt.ec, tt.leg, r.Legs)
+		}
+	}
+}
+
+// TestPortsOfWorkersAreThoseOfTheEnvironment, as they are for the coordinator. Nothing
+// else of it is read.
+func TestPortsOfWorkersAreThoseOfTheEnvironment(t *testing.T) {
+	for name, tt := range map[string]struct{ kv, want string }{
+		"SGLANG_BOOTSTRAP_PORT":        {"kv-sglang", `"bootstrap_host":"10.0.0.1","bootstrap_port":9001`},
+		"VLLM_MOONCAKE_BOOTSTRAP_PORT": {"kv-mooncake", `"remote_bootstrap_addr":"http://10.0.0.1:9001"`},
+		"VLLM_P2P_SIDE_CHANNEL_PORT":   {"kv-offloading", `"remote_host":"10.0.0.1","remote_port":9001`},
+	} {
+		cfg, err := conf.Parse("f.toml", []byte("[gateway]\nheaders = { X-Key = \"env:GATEWAY_KEY\" }\n[pipeline]\nkv_connector = \""+tt.kv+"\"\n"+
+			"[[pipeline.steps]]\ntype = \"prefill-decode\"\nparams = { bootstrap_from = \"static:10.0.0.1\" }\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookup := func(asked string) (string, bool) {
+			if asked != name {
+				t.Errorf("%s is read", asked)
+			}
+			return "9001", true
+		}
+		r, err := Explain(t.Context(), cfg, lookup, Request{Route: "/v1/chat/completions", Body: chat(`"hi"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decode := r.Legs[len(r.Legs)-1].compact(t); !strings.Contains(decode, tt.want) {
+			t.Errorf("%s: %s", tt.kv, decode)
 		}
 	}
 }

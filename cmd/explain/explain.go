@@ -17,6 +17,7 @@ import (
 	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/server"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -39,8 +40,9 @@ const requestID = "explained-request"
 // that a request is refused is none.
 //
 // Files and variables that the configuration names (certificates, credentials)
-// are not read.
-func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error) {
+// are not read. Of the environment, which lookup finds, only the ports of workers are,
+// for they are in the legs.
+func Explain(ctx context.Context, cfg *conf.Config, lookup func(name string) (string, bool), req Request) (*Report, error) {
 	s, err := newSubject(cfg, req)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,12 @@ func Explain(ctx context.Context, cfg *conf.Config, req Request) (*Report, error
 	defer upstreams.close()
 	var waiting queue
 	c, err := assembly.New(quiet.config, assembly.Options{Version: "explain", Dial: upstreams.dial, OpenBroker: waiting.open, Engines: upstreams,
-		LookupEnv: func(string) (string, bool) { return "", false }})
+		LookupEnv: func(name string) (value string, ok bool) {
+			if phases.IsBootstrapPort(name) {
+				value, ok = lookup(name)
+			}
+			return value, ok
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("build a coordinator: %w", err)
 	}

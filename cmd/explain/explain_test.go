@@ -59,6 +59,9 @@ type = "prefill"
 type = "decode"
 `
 
+// nothing is an empty environment.
+func nothing(string) (string, bool) { return "", false }
+
 // explained explains a request to a coordinator of the full pipeline, whose
 // upstreams must not be called.
 func explained(t *testing.T, more string, req Request) *Report {
@@ -74,7 +77,7 @@ func explained(t *testing.T, more string, req Request) *Report {
 		req.Route = "/v1/chat/completions"
 	}
 	req.Body = bytes.ReplaceAll(req.Body, []byte("UNTOUCHED"), []byte(addr))
-	r, err := Explain(t.Context(), cfg, req)
+	r, err := Explain(t.Context(), cfg, nothing, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +160,7 @@ func TestPair(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Explain(t.Context(), cfg, Request{Route: "/v1/chat/completions", Body: []byte(`{"model":"m","n":2,"messages":[{"role":"user","content":"hi"}]}`)})
+		r, err := Explain(t.Context(), cfg, nothing, Request{Route: "/v1/chat/completions", Body: []byte(`{"model":"m","n":2,"messages":[{"role":"user","content":"hi"}]}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
