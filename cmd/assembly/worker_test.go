@@ -224,3 +224,36 @@ func TestEnginesAreAskedForSeldom(t *testing.T) {
 	}
 	r.settled()
 }
+
+// TestPairGoesToTheWorkerThatWasPushedTo: encode pushes to a worker, prefill beside
+// decode is sent there and told what was pushed, and decode is told of that worker.
+func TestPairGoesToTheWorkerThatWasPushedTo(t *testing.T) {
+	for _, kv := range []string{cluster.KVMooncake, cluster.KVOffloading} {
+		for _, from := range []string{byReserve, byHeader} {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s, streamed=%t", kv, from, stream), func(t *testing.T) {
+					probe := ""
+					if from == byHeader {
+						probe = conditionalStep
+					}
+					r := newRig(t, setup{kv: kv, ec: cluster.ECMooncake, steps: mediaStep + renderStep + probe +
+						encodeStep + "params = { consumer_port = WORKERPORT, " + from + " }\n" + pairStep(`bootstrap_from = "static:192.0.2.1"`)}) // that nobody asks
+					got := r.post(chatPath, fmt.Sprintf(`{"model":"demo-model","stream":%t,"messages":%s}`, stream, r.fill(shapes[4].messages)), "X-Request-Id", "id")
+					if want := cluster.ReplyWithImages(shapes[4].text, r.hashes(shapes[4].images)...); got.status != http.StatusOK || said(t, got.body, stream) != want {
+						t.Errorf("got %d %s", got.status, got.body)
+					}
+					r.settled()
+					if st := r.cluster.State(); st.EncodeCalls != 3 || st.UnreadPushes+st.LocalEncodes+st.Recomputed != 0 || st.FetchedKV != 1 {
+						t.Errorf("%+v", st)
+					}
+					for _, l := range r.cluster.Legs("id") {
+						items, pin := strings.Count(string(l.Body), `"image_grid_thw"`), l.Header.Get("X-Prefill-Pin-Host-Port")
+						if want := map[string]int{cluster.Prefill: 3}[l.Name]; l.Name != cluster.Encode && items != want || (pin != "") != (l.Name == cluster.Prefill) {
+							t.Errorf("%s, pinned to %q, is told of %d pushes: %s", l.Name, pin, items, l.Body)
+						}
+					}
+				})
+			}
+		}
+	}
+}
