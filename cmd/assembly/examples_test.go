@@ -19,7 +19,7 @@ import (
 // nothing changed but where things are.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../conf/examples/*.toml")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatalf("%v %v", files, err)
 	}
 	for _, file := range files {
@@ -28,9 +28,11 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := cluster.Options{}
-			if !strings.Contains(string(text), "kv-nixl") {
-				o.KV = cluster.KVSharedStorage
+			o := cluster.Options{KV: cluster.KVSharedStorage, WorkerHeader: "x-worker"}
+			for _, kv := range []string{cluster.KVNixl, cluster.KVSGLang} {
+				if strings.Contains(string(text), kv) {
+					o.KV = kv
+				}
 			}
 			workers := cluster.New(o)
 			if err := workers.Start("127.0.0.1:0"); err != nil {

@@ -131,7 +131,10 @@ func TestPoolsOfThePipeline(t *testing.T) {
 			names = append(names, pl.name)
 		}
 		for _, s := range c.Pipeline.Steps {
-			if work := works[s.Type]; work != probe {
+			switch work := works[s.Type]; {
+			case s.Type == pair:
+				steps = append(steps, prefill, decode)
+			case work != probe:
 				steps = append(steps, work)
 			}
 		}
