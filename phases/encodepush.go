@@ -82,7 +82,7 @@ func (p *encode) planPushes(r *Request, src wire.Source, format wire.Format) Pla
 	proto, named := r.Protocol, r.namedWorker()
 	to := &consumer{}
 	asking := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: int(r.Reruns), Deadline: r.Deadline, Journal: r.Journal,
-		Body: func(id string) wire.Payload { return proto.PrefillLeg(src, format, id, wire.Transfers{}) }}
+		Body: func(id string) wire.Payload { return proto.ReserveLeg(src, format, id, wire.Transfers{}) }}
 	plan := Plan{MaxParallel: p.parallel}
 	for i, image := range src.Tokens.Features.Items {
 		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: int(r.Reruns), Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal}

@@ -28,6 +28,7 @@ type pair struct {
 	rerun       string // the step from which the request can start again
 	prefillLeg  gateway.Leg
 	prefillBody func(id string, told wire.Transfers) wire.Payload
+	asking      func(id string) wire.Payload // as prefilling's
 	decoding    *decoding
 
 	told    chan struct{} // closed when handoff is there
@@ -148,7 +149,7 @@ func (x *pair) find(ctx context.Context, tries int) (endpoint, error) {
 	}
 	leg := x.prefillLeg
 	leg.Attempt += tries - 1
-	leg.Body = func(id string) wire.Payload { return x.prefillBody(id, wire.Transfers{}) }
+	leg.Body = x.asking
 	return x.boot.find(ctx, x.worker, leg)
 }
 

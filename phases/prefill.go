@@ -134,7 +134,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 			told.EC = embeddings
 			return proto.PrefillLeg(src, format, id, told)
 		}}
-	run.asking = func(id string) wire.Payload { return proto.PrefillLeg(src, format, id, wire.Transfers{EC: embeddings}) }
+	run.asking = func(id string) wire.Payload { return proto.ReserveLeg(src, format, id, wire.Transfers{EC: embeddings}) }
 	return Plan{
 		Places: []string{PoolDecode},
 		Placed: func() error { return r.takeDecodePermit(p.decode) },

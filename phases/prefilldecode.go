@@ -164,6 +164,12 @@ func (p *prefillDecode) begin(r *Request) *pair {
 		}
 		return proto.PrefillLeg(src, format, id, told)
 	}
+	x.asking = func(id string) wire.Payload {
+		if p.needs.Whole {
+			return x.prefillBody(id, wire.Transfers{})
+		}
+		return proto.ReserveLeg(src, format, id, wire.Transfers{EC: embeddings})
+	}
 	decodeBody := func(string) wire.Payload {
 		if p.needs.Whole {
 			return proto.WholeLeg(src, x.handoff)

@@ -57,7 +57,7 @@ type prefilling struct {
 	src    *wire.Source // that its body is made of
 	pixels *pixels      // nil: all are sent
 	// asking is the body by which a worker is asked for: the leg's, as far as it is
-	// known then.
+	// known then and an endpoint picker needs it.
 	asking func(id string) wire.Payload
 	// named is the worker that the request has been given to before, as an answer or
 	// encode has called it; "" is none.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -168,26 +167,27 @@ func checkHeaders(t *testing.T, l cluster.Leg, path string) {
 // body.
 func (r *rig) idsOf(path string, body []byte) string {
 	r.t.Helper()
+	return string(r.rendered(path, body)["token_ids"])
+}
+
+// rendered is what the cluster's render service answers to a render leg's body.
+func (r *rig) rendered(path string, body []byte) (one map[string]json.RawMessage) {
+	r.t.Helper()
 	req, _ := http.NewRequestWithContext(within(r.t), http.MethodPost, r.cluster.URL()+path+"/render", strings.NewReader(string(body)))
-	req.Header.Set("Content-Type", "application/json")
+	for name, value := range map[string]string{"Content-Type": "application/json", "X-Request-Id": "rendered", "X-Coordinator-Hop": "1"} {
+		req.Header.Set(name, value)
+	}
 	resp, err := r.client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var one struct {
-		IDs []int `json:"token_ids"`
-	}
 	text, _ := io.ReadAll(resp.Body)
 	text = []byte(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(text)), "["), "]"))
-	if err := json.Unmarshal(text, &one); err != nil || len(one.IDs) == 0 {
+	if err := json.Unmarshal(text, &one); err != nil || len(one["token_ids"]) < len("[1]") {
 		r.t.Fatalf("%v %s", err, text)
 	}
-	words := make([]string, len(one.IDs))
-	for i, id := range one.IDs {
-		words[i] = strconv.Itoa(id)
-	}
-	return "[" + strings.Join(words, ",") + "]"
+	return one
 }
 
 func TestStreamsArriveChunkByChunk(t *testing.T) {

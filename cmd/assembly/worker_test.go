@@ -1,8 +1,10 @@
 package assembly_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -255,5 +257,67 @@ func TestPairGoesToTheWorkerThatWasPushedTo(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// choosing are the members of a leg's body by which an endpoint picker chooses, and the
+// tensors.
+type choosing struct {
+	IDs      json.RawMessage `json:"token_ids"`
+	Features struct {
+		Hashes       json.RawMessage `json:"mm_hashes"`
+		Placeholders json.RawMessage `json:"mm_placeholders"`
+		Kwargs       json.RawMessage `json:"kwargs_data"`
+	}
+}
+
+// choosing reads the one leg of that name and id.
+func (r *rig) choosing(name, id string) (c choosing) {
+	r.t.Helper()
+	for _, l := range r.cluster.Legs(id) {
+		if l.Name == name {
+			if err := json.Unmarshal(l.Body, &c); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	return c
+}
+
+// TestReserveCallsCarryNoTensors: what an endpoint picker chooses by is all there.
+func TestReserveCallsCarryNoTensors(t *testing.T) {
+	encode := encodeStep + "params = { consumer_port = WORKERPORT, " + byReserve + " }\n"
+	prefill := prefillStep + "params = { " + byReserve + " }\n" + decodeStep
+	for name, s := range map[string]setup{
+		"prefill":        {kv: cluster.KVMooncake, steps: prefill},
+		"prefill-decode": {kv: cluster.KVMooncake, steps: pairStep(byReserve)},
+		"encode":         {ec: cluster.ECMooncake, steps: encode + prefillStep + decodeStep},
+	} {
+		s.steps, s.tokensIn = mediaStep+renderStep+s.steps, true
+		r := newRig(t, s)
+		chat := `{"model":"demo-model","messages":` + r.fill(shapes[4].messages) + `}`
+		prompt := r.rendered(chatPath, []byte(chat))
+		for path, body := range map[string]string{
+			chatPath:     chat,
+			generatePath: fmt.Sprintf(`{"model":"demo-model","token_ids":%s,"features":%s,"sampling_params":{"max_tokens":3}}`, prompt["token_ids"], prompt["features"]),
+		} {
+			if path == generatePath && name == "encode" || path == chatPath && name == "prefill-decode" {
+				continue // which is not encoded; whose legs have no tensors
+			}
+			t.Run(name+path, func(t *testing.T) {
+				id := strings.ReplaceAll(path[1:], "/", "-")
+				if got := r.post(path, body, "X-Request-Id", id); got.status != http.StatusOK {
+					t.Errorf("got %d %s", got.status, got.body)
+				}
+				asked, sent := r.choosing(cluster.Reserve, id+"-reserve"), r.choosing(cluster.Prefill, id)
+				if sent.Features.Kwargs == nil || asked.Features.Kwargs != nil {
+					t.Errorf("the call has %d bytes of tensors, prefill %d", len(asked.Features.Kwargs), len(sent.Features.Kwargs))
+				}
+				if sent.Features.Kwargs = nil; sent.IDs == nil || sent.Features.Hashes == nil || !reflect.DeepEqual(asked, sent) {
+					t.Errorf("the call says %+v, prefill %+v", asked, sent)
+				}
+			})
+		}
+		r.settled()
 	}
 }

@@ -61,6 +61,16 @@ func nullTensors(features []byte, f *Features) Text {
 	return e.Text()
 }
 
+// withoutTensors returns features without tensors, or nil if there are none.
+func withoutTensors(features []byte, f *Features) Text {
+	if f.Kwargs == nil {
+		return nil
+	}
+	e := editOf(features)
+	e.Delete("kwargs_data")
+	return e.Text()
+}
+
 // knownOnly reports whether there is no modality that we do not know.
 func (f *Features) knownOnly() bool {
 	only := true

@@ -219,3 +219,35 @@ func checkGenerateLeg(t *testing.T, leg Payload, capped bool) {
 		}
 	}
 }
+
+// TestReserveLegs are prefill's without tensors: what stands beside them stays as it came.
+func TestReserveLegs(t *testing.T) {
+	const places = `"mm_hashes":{"image":["a"]},"mm_placeholders" : {"image":[{"offset":0,"length":1,"x":1.0}]}`
+	for given, want := range map[string]string{
+		`{"kwargs_data":{"image":["QQ=="]},"y":[ ],` + places + `}`: `{"y":[ ],` + places + `}`,
+		`{` + places + `,"kwargs\u005fdata":{"image":[null]}}`:      `{` + places + `}`,
+		`{` + places + `,"kwargs_data":null}`:                       `{` + places + `,"kwargs_data":null}`,
+		`{` + places + `}`:                                          `{` + places + `}`,
+		`null`:                                                      `null`,
+	} {
+		body := mustParse(t, `{"token_ids":[1,2],"features":`+given+`}`)
+		prompt, err := Generate.Prompt(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leg := mustParse(t, string(Generate.ReserveLeg(Generate.Source(body, prompt, nil, Tokens{}), TokensIn, "r", Transfers{}).Append(nil)))
+		if got := string(leg.Get("features")); got != want {
+			t.Errorf("%s: features\n%s\nwant\n%s", given, got, want)
+		}
+	}
+	tokens, err := rendered(t, reducible, 3, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chat := Source{Body: mustParse(t, `{"model":"m","messages":[]}`), Tokens: tokens}
+	leg := string(Chat.ReserveLeg(chat, TokensIn, "r", Transfers{}).Append(nil))
+	want := `"features":{"mm_hashes":` + string(tokens.Features.Hashes) + `,"mm_placeholders":` + string(tokens.Features.Placeholders) + `}`
+	if !strings.Contains(leg, want) || chat.Reduced != nil {
+		t.Errorf("%s\nwant %s", leg, want)
+	}
+}

@@ -10,7 +10,8 @@ type Source struct {
 	Body   *Body
 	Media  *Media // of the request, or nil
 	Tokens Tokens
-	// Reduced, if set, are the tensors of a prefill by token ids, instead of render's.
+	// Reduced, if set, are the tensors of a prefill by token ids, instead of those that
+	// render or the client gave.
 	Reduced *Reduced
 }
 
@@ -217,11 +218,23 @@ func (p *Protocol) PrefillLeg(s Source, f Format, requestID string, t Transfers)
 		e.SetRaw("request_id", `"`+requestID+`"`)
 	}
 	if p.tokensIn {
-		if features := nullTensors(s.Body.Get("features"), &s.Tokens.Features); features != nil {
+		tensors := nullTensors
+		if s.Reduced.none() {
+			tensors = withoutTensors
+		}
+		if features := tensors(s.Body.Get("features"), &s.Tokens.Features); features != nil {
 			e.Set("features", features)
 		}
 	}
 	return p.finish(e, s, t, true)
+}
+
+// ReserveLeg is the body by which the gateway is asked to choose the worker of a
+// prefill leg: that one's, without tensors, which may be megabytes and of which an
+// endpoint picker reads nothing.
+func (p *Protocol) ReserveLeg(s Source, f Format, requestID string, t Transfers) Payload {
+	s.Reduced = &Reduced{}
+	return p.PrefillLeg(s, f, requestID, t)
 }
 
 // prefillByTokens is a chat client's prefill in the generate protocol: token

@@ -14,6 +14,9 @@ type Reduced struct {
 	kwargs, metadata Text
 }
 
+// none reports whether no tensors are sent.
+func (r *Reduced) none() bool { return r != nil && r.kwargs == nil && r.metadata == nil }
+
 // Reduction is what is sent in place of a rendered tensor: its metadata, or a
 // smaller tensor. Both are JSON strings; of the zero value the tensor is sent.
 type Reduction struct{ Kwargs, Metadata []byte }
