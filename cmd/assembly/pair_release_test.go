@@ -112,3 +112,22 @@ func TestPrefillThatComputesForADecodeThatWasNotSent(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestDecodeThatNobodyTookIsNotPrefilledAgain: its hand-off, which no worker has, is
+// released instead of staying behind.
+func TestDecodeThatNobodyTookIsNotPrefilledAgain(t *testing.T) {
+	r := newRig(t, setup{toml: quick})
+	dropped := notSent
+	dropped.Times, dropped.Body = 3, "full"
+	r.cluster.AddFault(dropped)
+	if got := r.post(chatPath, chatBody("one two", true), "X-Request-Id", "id"); got.status != http.StatusServiceUnavailable || got.body != "full" {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	r.released()
+	if legs, want := r.legIDs(""), []string{"render:id", "prefill:id", "decode:id", "decode:id-r1", "decode:id-r2", "decode:id-release"}; !slices.Equal(legs, want) {
+		t.Errorf("legs %v, want %v", legs, want)
+	}
+	if st := r.cluster.State(); st.FetchedKV != 1 || st.ExpiredLeases != 0 {
+		t.Errorf("%+v", st)
+	}
+}
