@@ -27,7 +27,7 @@ func TestPromptWhoseAnswerIsThereIsNotStartedAgain(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		x := p.begin(parts[0])
 		if answered {
-			x.exchange = x.kv.Begin(kv.Peer{}) // as prefill's task would have
+			x.handoff = x.kv.Begin(kv.Peer{}).Decode(nil) // as prefill's task would have
 			result, err := x.decoding.run(context.Background())
 			if err != nil {
 				t.Fatal(err)
