@@ -1,7 +1,6 @@
 package assembly_test
 
 import (
-	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -98,8 +97,7 @@ func TestOpenListenerIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestDrainByOperator: it says that it is not ready, goes on, and is not reloaded
-// any more.
+// TestDrainByOperator: it says that it is not ready, and goes on.
 func TestDrainByOperator(t *testing.T) {
 	r := newRig(t, setup{})
 	w := httptest.NewRecorder()
@@ -117,19 +115,6 @@ func TestDrainByOperator(t *testing.T) {
 	}
 	if got := r.post(chatPath, chatBody("hi", true)); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
-	}
-	text := r.file(setup{steps: decodeStep})
-	r.text.Store(&text)
-	w = httptest.NewRecorder()
-	r.Admin.Handler().ServeHTTP(w, httptest.NewRequest("POST", "http://127.0.0.1/reload", nil))
-	if w.Code != 409 || !strings.Contains(w.Body.String(), "is draining") || !strings.Contains(r.logs.String(), "the configuration was not reloaded") {
-		t.Errorf("reload: %d %s", w.Code, w.Body)
-	}
-	if _, err := r.Reload(); !errors.Is(err, assembly.ErrDraining) { // as SIGHUP does
-		t.Errorf("reload: %v", err)
-	}
-	if got := r.Stages(); len(got) != 3 || !r.Server.Draining() {
-		t.Errorf("after the reload: %v, draining %t", got, r.Server.Draining())
 	}
 	r.settled()
 }

@@ -9,12 +9,11 @@ import (
 	"strings"
 
 	"github.com/llm-coordinator/coordinator/conf"
-	"github.com/llm-coordinator/coordinator/transport/admin"
 )
 
 // Why there is no reload, whatever the configuration says.
 var (
-	ErrDraining = admin.ErrDraining
+	ErrDraining = errors.New("the coordinator is draining")
 	ErrNoSource = errors.New("there is no file that the configuration could be read from again")
 )
 
@@ -154,7 +153,7 @@ func (c *Coordinator) checkRestart(cfg *conf.Config, restart []string) error {
 func (c *Coordinator) put(next *generation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.drains() {
+	if c.draining {
 		return ErrDraining
 	}
 	if err := c.Engine.Apply(next.engineSettings()); err != nil {
@@ -183,13 +182,8 @@ func (c *Coordinator) put(next *generation) error {
 func (c *Coordinator) isDraining() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.drains()
+	return c.draining
 }
-
-// drains reports whether the process ends, or an operator has asked for
-// a drain. Nothing takes either back, so what a reload would put in force is for
-// nobody. The caller holds mu.
-func (c *Coordinator) drains() bool { return c.draining || c.Server.Draining() }
 
 // refuseReloads has no generation be put in the place of the current one any
 // more: the coordinator ends with it.

@@ -20,9 +20,6 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/monitor"
 )
 
-// ErrDraining is why a coordinator that drains is not reloaded.
-var ErrDraining = errors.New("the coordinator is draining: start it again to have another configuration")
-
 // Settings are what a server shows and does. Its functions may be called by many
 // goroutines.
 type Settings struct {
@@ -33,8 +30,7 @@ type Settings struct {
 	// encoding/json can write.
 	Config func() any
 	// Reload reads the configuration again; nil: there is nothing to reload. What it
-	// returns is shown. An error that is ErrDraining is a conflict, all others are the
-	// configuration's.
+	// returns is shown.
 	Reload func() (any, error)
 	// Drain has the coordinator say that it is not ready.
 	Drain func()
@@ -100,11 +96,7 @@ func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
 	}
 	done, err := s.settings.Reload()
 	if err != nil {
-		status := http.StatusBadRequest
-		if errors.Is(err, ErrDraining) {
-			status = http.StatusConflict
-		}
-		s.writeJSON(w, status, map[string]string{"error": err.Error()})
+		s.writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
 	s.writeJSON(w, http.StatusOK, done)

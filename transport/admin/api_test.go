@@ -104,7 +104,6 @@ func TestReload(t *testing.T) {
 		{nil, http.StatusNotImplemented, "nothing to reload"},
 		{func() (any, error) { return map[string][]string{"applied": {"log_level"}}, nil }, http.StatusOK, `"log_level"`},
 		{func() (any, error) { return nil, errors.New("a.toml:3: <b>") }, http.StatusBadRequest, `a.toml:3: \u003cb\u003e`},
-		{func() (any, error) { return nil, fmt.Errorf("not now: %w", ErrDraining) }, http.StatusConflict, "is draining"},
 	} {
 		s := newServer()
 		s.settings.Reload = tt.reload
