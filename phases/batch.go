@@ -94,12 +94,12 @@ type merge struct {
 	// have not let go of what came in.
 	open, holding atomic.Int32
 
-	mu      sync.Mutex
-	begun   bool
-	answers [][]byte   // whole, by their prompts
-	names   wire.Names // of the first event
-	usage   wire.Tally // of streams that have ended
-	last    []byte     // the event that the usage is put into; nil: there was none
+	mu       sync.Mutex
+	headSent bool
+	answers  [][]byte   // whole, by their prompts
+	names    wire.Names // of the first event
+	usage    wire.Tally // of streams that have ended
+	last     []byte     // the event that the usage is put into; nil: there was none
 }
 
 // isLast notes that the answer of a part is there, and reports whether it is the last.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/connectors/kv"
+	"github.com/llm-coordinator/coordinator/transport/budget"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -42,6 +43,33 @@ func TestPromptWhoseAnswerIsThereIsNotStartedAgain(t *testing.T) {
 		if _, err := x.runPrefill(context.Background()); err == nil || errors.As(err, &a) == answered {
 			t.Errorf("decode has answered: %t; prefill's failure is %v", answered, err)
 		}
+	}
+}
+
+// TestAnswerOfAPromptThatBreaksOffIsNotKept: the prompt may start again, and have
+// another.
+func TestAnswerOfAPromptThatBreaksOffIsNotKept(t *testing.T) {
+	b := newBench(t, "kv-sglang")
+	b.deps.Decode = reserving(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "10000")
+		_, _ = io.WriteString(w, `{"id":"a",`)
+	})
+	p := b.phase(NewPrefillDecode, `{"BootstrapFrom":"static:h"}`).(*prefillDecode)
+	r, all := b.batch(`{"prompt":["one","two"]}`), budget.New(1<<20)
+	r.Memory = all.Open()
+	parts, done := r.Split()
+	defer done()
+	x := p.begin(parts[0])
+	x.handoff = x.kv.Begin(kv.Peer{}).Decode(nil) // as prefill's task would have
+	result, err := x.decoding.run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	result.(Later)(func(_ Result, err error) { ended <- err })
+	if err := <-ended; err == nil || all.Used() != 0 {
+		t.Errorf("%v, %d bytes are kept", err, all.Used())
 	}
 }
 

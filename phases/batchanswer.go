@@ -112,7 +112,7 @@ func (p *partAnswer) read(ctx context.Context, held []byte) error {
 func (p *partAnswer) begin(ctx context.Context, size int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun {
+	if p.headSent {
 		return nil
 	}
 	header := wire.ResponseHeaders(p.answer.Header)
@@ -121,7 +121,7 @@ func (p *partAnswer) begin(ctx context.Context, size int) error {
 		header["Content-Length"] = []string{strconv.Itoa(size)}
 	}
 	err := p.out.Send(ctx, Item{Head: &Head{Status: p.answer.Status, Header: header}})
-	p.begun = err == nil // else another part has to, or none does
+	p.headSent = err == nil // else another part has to, or none does
 	return err
 }
 
@@ -353,10 +353,11 @@ func (p *partAnswer) readAll() ([]byte, error) {
 		n, err = p.answer.Read(space)
 		buf.Filled(n)
 		if len(buf.Bytes()) > p.answer.Limit() {
-			return nil, unusable(errTooLarge)
+			err = unusable(errTooLarge)
 		}
 	}
 	if err != io.EOF {
+		buf.Refund()
 		return nil, err
 	}
 	return buf.Bytes(), nil

@@ -94,8 +94,8 @@ func (p *decode) Admit(*Request) error { return p.upstream.Ready() }
 type handoffState struct {
 	reached           atomic.Bool
 	decodes, prefills atomic.Int32 // prefills: beside decode
-	// beside is a prefill beside decode that has answered, if its worker keeps the KV.
-	beside atomic.Pointer[Prefilled]
+	// kept is a prefill beside decode that has answered, if its worker keeps the KV.
+	kept atomic.Pointer[Prefilled]
 }
 
 func (h *handoffState) get() bool { return h != nil && h.reached.Load() }
@@ -104,7 +104,7 @@ func (h *handoffState) prefilled() *Prefilled {
 	if h == nil {
 		return nil
 	}
-	return h.beside.Load()
+	return h.kept.Load()
 }
 
 func (p *decode) Plan(r *Request) (Plan, error) {
@@ -189,7 +189,7 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 	defer closeNow(answer, &result)
 	var held []byte
 	if reason := worthRerun(answer.Status); reason != "" {
-		if sent.Reached && d.mayRerun(ctx, reason, answer.Header.Get(wire.HeaderRetryAfter)) {
+		if (sent.Reached || reason == "500") && d.mayRerun(ctx, reason, answer.Header.Get(wire.HeaderRetryAfter)) {
 			answer.Discard()
 			return nil, &again{d.from(reason), reason, statusFault(answer.Status)}
 		}

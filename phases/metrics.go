@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		handoffSeconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: "kv_handoff_seconds",
 			Help:    "Time from prefill's answer to the dispatch of decode, while the KV is pinned.",
 			Buckets: []float64{.0001, .001, .01, .1, .5, 1, 5, 10, 20, 30, 60}}),
-		reruns:         counters("reruns_total", "Requests started again from prefill because decode failed before its first byte, by reason.", "reason"),
+		reruns:         counters("reruns_total", "Requests started again because decode, or a prefill that goes with it, failed before the first byte of the answer, by reason.", "reason"),
 		prefillIgnored: counters("prefill_ignored_total", "Prefills beside a decode (step prefill-decode) that had not ended well when decode's answer had, by result: failed, or cut because they took too long. The request did not fail.", "result"),
 		released:       counters("kv_release_total", "Decode legs sent only so that a prefill worker lets go of KV that nobody will read, by result.", "result"),
 		bypassed:       counters("remote_kv_bypassed_total", "Requests that cannot use KV of another worker and were served by decode alone, by reason.", "reason"),

@@ -70,7 +70,7 @@ var errDropped = wire.Faultf(wire.UpstreamFailed, "prefill failed")
 func (x *pair) runPrefill(parent context.Context) (Result, error) {
 	ctx, end := context.WithCancel(parent)
 	defer end()
-	if !x.begun(&x.endPrefill, end, decodeStands) {
+	if !x.enter(&x.endPrefill, end, decodeStands) {
 		return besideDecode(""), nil
 	}
 	at, fail := x.locate(ctx)
@@ -114,7 +114,7 @@ func (x *pair) send(ctx context.Context, at endpoint) *lost {
 		return &lost{err, rerunReason(&sent), wire.FaultOf(err).RetryAfter}
 	}
 	if x.kv.Pins() && handoff.HandOff() {
-		state.beside.Store(&Prefilled{Ran: true, At: time.Now(), Handoff: &handoff})
+		state.kept.Store(&Prefilled{Ran: true, At: time.Now(), Handoff: &handoff})
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (x *pair) worthAgain(ctx context.Context, fail *lost) error {
 // runDecode is decode's task.
 func (x *pair) runDecode(parent context.Context) (Result, error) {
 	ctx, end := context.WithCancel(parent)
-	if !x.begun(&x.endDecode, end, prefillFailed) {
+	if !x.enter(&x.endDecode, end, prefillFailed) {
 		end()
 		return Decoded{}, nil
 	}
@@ -206,9 +206,9 @@ func (x *pair) runDecode(parent context.Context) (Result, error) {
 	}), nil
 }
 
-// begun notes how a task is ended. It reports false if the other has decided
+// enter notes how a task is ended. It reports false if the other has decided
 // against it before it began.
-func (x *fate) begun(how *context.CancelFunc, end context.CancelFunc, against decided) bool {
+func (x *fate) enter(how *context.CancelFunc, end context.CancelFunc, against decided) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	*how = end

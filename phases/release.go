@@ -8,8 +8,9 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
-// unread is the prefill whose hand-off no decode worker has: nil if there is none, or
-// one may have it. It is known once prefill and decode have ended.
+// unread returns the prefill whose hand-off no decode worker has; nil if there is no
+// hand-off, or a decode worker may have it. It may change until prefill and decode have
+// ended.
 func (r *Request) unread() *Prefilled {
 	found := r.Decoded.reached.prefilled()
 	if found == nil {
@@ -46,7 +47,7 @@ func (r *Request) release(decode *gateway.Upstream, lease time.Duration, m *Metr
 		return nil
 	}
 	proto, src, handoff := r.Protocol, r.source(), *found.Handoff
-	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", Resend: gateway.ResendNever, Unjudged: true,
+	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID + "-release", Resend: gateway.ResendUnreached, Unjudged: true,
 		Body: func(string) wire.Payload { return proto.ReleaseLeg(src, handoff) }}
 	return []Task{{Pool: PoolRelease, Over: r.keep(), Run: func(ctx context.Context) (Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -61,6 +62,7 @@ func (r *Request) release(decode *gateway.Upstream, lease time.Duration, m *Metr
 	}}}
 }
 
-// releaseTimeout is the default lease of vLLM's NixlConnector: afterwards the
-// worker has let go by itself.
+// releaseTimeout bounds a release with all its attempts. It is the default lease of
+// vLLM's NixlConnector: afterwards that worker has let go by itself. Mooncake's keeps
+// KV for longer, but a gateway without a decode worker for so long has other troubles.
 const releaseTimeout = 30 * time.Second

@@ -38,12 +38,6 @@ type route struct {
 	spare string
 }
 
-// scaledOut reports whether workers have the route only if they are told to. Of the
-// Responses API's those that are told may lack it too: older ones do.
-func (r route) scaledOut() bool {
-	return r.profile == stepRender && r.path != wire.Responses.RenderPath || r.path == wire.GeneratePath
-}
-
 // TryRoutes tries the routes that the pipeline calls, through the gateway and the
 // render service and with all that legs have in production, and prints a line for
 // each. It sends bodies without content, so that nothing is computed: whatever a
@@ -58,14 +52,14 @@ func (c *Coordinator) TryRoutes(ctx context.Context, to io.Writer) error {
 	fmt.Fprintln(to, "\nroutes")
 	bad := 0
 	for _, r := range routes {
-		found, ok := c.try(ctx, r)
+		found, ok, none := c.try(ctx, r)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		switch {
 		case ok:
 			found = "ok: " + found
-		case r.spare != needed:
+		case r.spare != needed && (none || r.spare != elsePassed): // a failure passes nothing through
 			found = "warning: " + found + " (" + r.spare + ")"
 		default:
 			found = "FAILED: " + found
@@ -167,29 +161,31 @@ func (c *Coordinator) openAIFormat(s conf.Step) (bool, error) {
 	return p.UseOpenAIFormat, err
 }
 
-// try tries one route, and says what came of it and whether legs can use it.
-func (c *Coordinator) try(ctx context.Context, r route) (found string, ok bool) {
+// try tries one route, and says what came of it, whether legs can use it, and whether
+// there is none.
+func (c *Coordinator) try(ctx context.Context, r route) (found string, ok, none bool) {
 	u := c.current.Load().upstream(r.profile)
 	if u == nil {
-		return "no step has made its upstream", false
+		return "no step has made its upstream", false, false
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, wire.Faultf(wire.UpstreamTimeout, "no answer within %v", tryTimeout))
 	defer cancel()
 	answer, _, err := u.Open(ctx, gateway.Leg{Path: r.path, ID: "check-" + rand.Text(), Unjudged: true,
 		Body: func(string) wire.Payload { return wire.NewPayload([]byte("{}")) }})
 	if err != nil {
-		return err.Error(), false
+		return err.Error(), false, false
 	}
 	defer answer.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer, maxExplained)) // only an explanation: what is missing of it is no loss
-	return r.verdict(answer.Status, text)
+	found, ok = r.verdict(answer.Status, text)
+	return found, ok, gateway.IsNoRoute(answer.Status, text)
 }
 
 // verdict says what an answer to an empty body means.
 func (r route) verdict(status int, body []byte) (found string, ok bool) {
 	found = fmt.Sprintf("answered %d", status)
 	switch {
-	case status == http.StatusNotFound && r.scaledOut() && isMissingRoute(body):
+	case status == http.StatusNotFound && gateway.ScaleOutRoute(r.path) && isMissingRoute(body):
 		return found + ", the worker has no such route: " + scaleOut, false
 	case status == http.StatusNotFound && isMissingRoute(body):
 		return found + ", the worker has no such route", false

@@ -196,19 +196,20 @@ func TestWhatAnswersToATryMean(t *testing.T) {
 	tests := []struct {
 		status     int
 		body, want string
+		passed     bool // requests of the Responses API are, that cannot be rendered
 	}{
-		{200, "{}", "ok: answered 200"},
-		{422, `{"detail":[]}`, "ok: answered 422"},
-		{401, "", "ok: answered 401, so clients must bring a credential that you have not configured"},
-		{429, "", "ok: answered 429"},
-		{307, "", "FAILED: answered 307, and legs follow no redirect"},
-		{404, "", "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway"},
-		{404, `{"error":{"message":"detail"}}`, "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway"},
-		{404, strings.Repeat("<html>", 10_000), "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway"},
-		{405, "", "FAILED: answered 405"},
-		{500, "", "FAILED: answered 500"},
-		{503, "", "FAILED: answered 503"},
-		{508, "", "FAILED: answered 508, the gateway sends it back to the coordinator: its route for the profile header is missing"},
+		{200, "{}", "ok: answered 200", false},
+		{422, `{"detail":[]}`, "ok: answered 422", false},
+		{401, "", "ok: answered 401, so clients must bring a credential that you have not configured", false},
+		{429, "", "ok: answered 429", false},
+		{307, "", "FAILED: answered 307, and legs follow no redirect", false},
+		{404, "", "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway", true},
+		{404, `{"error":{"message":"detail"}}`, "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway", false},
+		{404, strings.Repeat("<html>", 10_000), "FAILED: answered 404, but not as a worker without the route does: see the routes of the gateway", true},
+		{405, "", "FAILED: answered 405", true},
+		{500, "", "FAILED: answered 500", false},
+		{503, "", "FAILED: answered 503", false},
+		{508, "", "FAILED: answered 508, the gateway sends it back to the coordinator: its route for the profile header is missing", false},
 	}
 	for _, tt := range tests {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -216,7 +217,15 @@ func TestWhatAnswersToATryMean(t *testing.T) {
 			w.Write([]byte(tt.body))
 		}))
 		got, err := tried(t, within(t), liveConfig(t, s.URL, "", decodeStep), assembly.Options{})
+		rendered, _ := tried(t, within(t), liveConfig(t, s.URL, "", renderStep+decodeStep), assembly.Options{})
 		s.Close()
+		input := tt.want
+		if tt.passed {
+			input = strings.Replace(input, "FAILED", "warning", 1) + " (requests on /v1/responses are passed through)"
+		}
+		if len(rendered) != 7 || rendered[2] != "render "+renderedInput+" "+input {
+			t.Errorf("%d: want %s\n%s", tt.status, input, strings.Join(rendered, "\n"))
+		}
 		// One failure opens the breaker of this configuration, but for tries.
 		if len(got) != 3 || got[1] != "decode "+completionsPath+" "+tt.want || (err == nil) != strings.HasPrefix(tt.want, "ok") {
 			t.Errorf("%d: %v\n%s", tt.status, err, strings.Join(got, "\n"))

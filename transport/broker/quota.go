@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,7 +21,7 @@ if count and count >= tonumber(ARGV[1]) then
 end
 redis.call('INCR', KEYS[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[2], 'taken', 'PX', ARGV[2])
+redis.call('SET', KEYS[2], 'taken', 'PX', ARGV[3])
 return 1`)
 
 // releaseScript counts a request less; a counter that is down to nothing is
@@ -30,7 +31,7 @@ return 1`)
 var releaseScript = redis.NewScript(`
 local mark = redis.call('GET', KEYS[2])
 if ARGV[2] == '0' and mark ~= 'taken' then
-	redis.call('SET', KEYS[2], 'void', 'PX', ARGV[1])
+	redis.call('SET', KEYS[2], 'void', 'PX', ARGV[3])
 	return 0
 end
 if mark then
@@ -41,6 +42,9 @@ if count and count > 0 and redis.call('DECR', KEYS[1]) > 0 then
 	redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 return 0`)
+
+// markKept is how long a slot keeps its mark: for longer than any request lasts.
+const markKept = 24 * time.Hour
 
 // Slot is a request's place in its tenant's quota.
 type Slot struct {
@@ -65,7 +69,7 @@ func (b *Broker) TakeQuota(ctx context.Context, tenant string) (reserved bool, s
 	slot = &Slot{Tenant: tenant, ID: rand.Text()}
 	taken := false
 	err = b.tell(ctx, cmdTake, func(ctx context.Context) (err error) {
-		taken, err = takeScript.Run(ctx, b.client, b.quotaKeys(slot), limit, b.settings.QuotaWindow.Milliseconds()).Bool()
+		taken, err = takeScript.Run(ctx, b.client, b.quotaKeys(slot), limit, b.settings.QuotaWindow.Milliseconds(), markKept.Milliseconds()).Bool()
 		return err
 	})
 	switch {
@@ -81,17 +85,17 @@ func (b *Broker) TakeQuota(ctx context.Context, tenant string) (reserved bool, s
 }
 
 // ReleaseQuota counts a request less that TakeQuota has counted. A context that
-// has ended does not keep it from that. One of a slot that is not sure may be sent
-// twice: what broke the connection of its take may have broken others.
+// has ended does not keep it from that. It may be sent twice, for what has broken a
+// connection may have broken others; the second counts only if the slot has its mark.
 func (b *Broker) ReleaseQuota(ctx context.Context, slot *Slot) error {
-	release := func() error {
+	release := func(sure bool) error {
 		return b.tell(context.WithoutCancel(ctx), cmdRelease, func(ctx context.Context) error {
-			return releaseScript.Run(ctx, b.client, b.quotaKeys(slot), b.settings.QuotaWindow.Milliseconds(), !slot.Unsure).Err()
+			return releaseScript.Run(ctx, b.client, b.quotaKeys(slot), b.settings.QuotaWindow.Milliseconds(), sure, markKept.Milliseconds()).Err()
 		})
 	}
-	err := release()
-	if slot.Unsure && worthAnother(err) {
-		err = release()
+	err := release(!slot.Unsure)
+	if worthAnother(err) {
+		err = release(false)
 	}
 	return err
 }

@@ -121,9 +121,13 @@ func TestQuotaWhoseAnswerIsLost(t *testing.T) {
 			release(slot, "1")
 			release(slot, "1")
 			// A take that Redis reads only now is too late.
-			if late, err := takeScript.Run(t.Context(), r.raw, r.quotaKeys(slot), 9, 60_000).Bool(); late || err != nil {
+			if late, err := takeScript.Run(t.Context(), r.raw, r.quotaKeys(slot), 9, 60_000, 60_000).Bool(); late || err != nil {
 				t.Errorf("taken %t, %v", late, err)
 			}
+			if left := r.raw.PTTL(t.Context(), r.quotaKeys(others)[1]).Val(); left < markKept/2 {
+				t.Errorf("a mark is gone in %v, though its request may last", left)
+			}
+			line.BreakNext()
 			release(others, "0")
 			for _, key := range r.raw.Keys(t.Context(), "quota:*").Val() {
 				if r.raw.PTTL(t.Context(), key).Val() <= 0 {

@@ -19,25 +19,25 @@ const noRoute = `{"detail":`
 // route: 404 or 405 without an error object. Other errors are by who serves it.
 var ErrNoRoute = errors.New("there is no such route")
 
-// isNoRoute reports whether an answer is of that kind. A server that has other
-// methods on paths that look alike answers 405.
-func isNoRoute(status int, body []byte) bool {
+// IsNoRoute reports whether an answer is one for which ErrNoRoute stands. A server that
+// has other methods on paths that look alike answers 405.
+func IsNoRoute(status int, body []byte) bool {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return false
 	}
 	return wire.Valid(body) != nil || wire.IsNull(wire.Lookup(body, "error")) && wire.Lookup(body, "object") == nil
 }
 
-// scaleOutRoute reports whether a route is one that workers have only if they are
-// started for it. Who calls the one of the Responses API does without if need be.
-func scaleOutRoute(path string) bool {
+// ScaleOutRoute reports whether a route is one that workers have only if they are
+// started with --enable-scale-out. Who calls the one of the Responses API does without if need be.
+func ScaleOutRoute(path string) bool {
 	return path == wire.GeneratePath || strings.HasSuffix(path, "/render") && path != wire.Responses.RenderPath
 }
 
 // explainMissing tells the operator, once for each route, why a worker does not
 // know it: an answer of 404 alone reads like a client's mistake.
 func (u *Upstream) explainMissing(path string, status int, body []byte) {
-	if status != http.StatusNotFound || u.Log == nil || !scaleOutRoute(path) ||
+	if status != http.StatusNotFound || u.Log == nil || !ScaleOutRoute(path) ||
 		!bytes.HasPrefix(bytes.TrimSpace(body), []byte(noRoute)) {
 		return
 	}

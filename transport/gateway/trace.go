@@ -25,5 +25,5 @@ func (a *attempt) readError() (noRoute bool) {
 	if a.tracing() {
 		a.trace("error answer", wire.Redact(body))
 	}
-	return isNoRoute(a.resp.StatusCode, body)
+	return IsNoRoute(a.resp.StatusCode, body)
 }

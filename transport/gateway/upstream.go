@@ -105,8 +105,8 @@ type Leg struct {
 	// ID is the request's id; the n-th attempt goes by <id>-r<n> for n > 0.
 	ID string
 	// Attempt counts the attempts that this leg has had before, in an earlier
-	// run of its phase, or for another worker. With any it is no further leg for
-	// the retry budget: Retry has taken of it what it is.
+	// run of its phase, or for another worker. A leg that has had some adds nothing to
+	// the retry budget: it is a retry, which was taken from it.
 	Attempt int
 	// Body builds the body of an attempt, which goes by this id. It is built
 	// anew for each, so that connectors can mint ids per attempt.

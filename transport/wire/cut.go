@@ -37,11 +37,12 @@ func (c *Cutter) Cut(text []byte) int {
 			c.in, c.n, c.whole = quote < len(text), 0, true
 			take(text[at:end])
 			at = end
-		case c.escaped || c.digits > 0:
+		case c.escaped || c.digits > 0 && hexDigit(text[at]) >= 0:
 			c.escape(text[at])
 			take(text[at : at+1])
 			at++
 		default:
+			c.digits = 0
 			piece := text[at:quote]
 			if n := bytes.IndexByte(piece, '\\'); n >= 0 {
 				piece = piece[:n]

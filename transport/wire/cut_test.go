@@ -48,6 +48,7 @@ func FuzzCutter(f *testing.F) {
 	for _, tt := range invalidTexts {
 		f.Add([]byte(tt.text), 0, 1)
 	}
+	f.Add([]byte(`"\u"abcdefghijk`), 3, 2)
 	f.Add([]byte(`{"a":"é–😀aaaaaaaaaaaaaaaaé","b":"\ud83d\ude00\\\"abcdefgh"}`), 4, 7)
 	f.Fuzz(func(t *testing.T, text []byte, keep, size int) {
 		if keep < 0 || size < 1 {
