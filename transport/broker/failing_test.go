@@ -178,7 +178,7 @@ func TestBrokenConnection(t *testing.T) {
 	server := startRedis(t)
 	p := redistest.NewLine(t, server.Addr)
 	r := connect(t, p.URL(), limits, func(s *Settings) { s.Wakeup = Poll; s.PollInterval = time.Hour })
-	once := map[string]bool{"submit": true, "take_quota": true, "release_quota": true}
+	once := map[string]bool{"submit": true, "take_quota": true}
 	for _, name := range all {
 		p.BreakNext()
 		err := commands[name](t.Context(), r)
