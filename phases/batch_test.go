@@ -28,14 +28,7 @@ func TestPromptWhoseAnswerIsThereIsNotStartedAgain(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		x := p.begin(parts[0])
 		if answered {
-			x.handoff = x.kv.Begin(kv.Peer{}).Decode(nil) // as prefill's task would have
-			result, err := x.decoding.run(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			result.(Later)(func(_ Result, err error) { ended <- err })
-			if err := <-ended; err != nil || r.Out.Begun() {
+			if err := decoded(t, x); err != nil || r.Out.Begun() {
 				t.Fatalf("%v, begun: %t", err, r.Out.Begun())
 			}
 		}
@@ -60,7 +53,14 @@ func TestAnswerOfAPromptThatBreaksOffIsNotKept(t *testing.T) {
 	r.Memory = all.Open()
 	parts, done := r.Split()
 	defer done()
-	x := p.begin(parts[0])
+	if err := decoded(t, p.begin(parts[0])); err == nil || all.Used() != 0 {
+		t.Errorf("%v, %d bytes are kept", err, all.Used())
+	}
+}
+
+// decoded runs decode of a prompt to its end, and returns how its answer ended.
+func decoded(t *testing.T, x *pair) error {
+	t.Helper()
 	x.handoff = x.kv.Begin(kv.Peer{}).Decode(nil) // as prefill's task would have
 	result, err := x.decoding.run(context.Background())
 	if err != nil {
@@ -68,9 +68,7 @@ func TestAnswerOfAPromptThatBreaksOffIsNotKept(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	result.(Later)(func(_ Result, err error) { ended <- err })
-	if err := <-ended; err == nil || all.Used() != 0 {
-		t.Errorf("%v, %d bytes are kept", err, all.Used())
-	}
+	return <-ended
 }
 
 // batch is a completions request of several prompts.

@@ -131,14 +131,21 @@ func TestAsyncQuotaIsReleasedWhateverHappens(t *testing.T) {
 	a.settled()
 }
 
-// TestAsyncQuotaWhoseClientLeavesMeanwhile: the command that takes the place is under
-// way when the client leaves, so whether it was taken is known only then.
-func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
-	t.Parallel()
+// stalledQuota is a rig with quotas, whose Redis gets commands and answers none.
+func stalledQuota(t *testing.T) *asyncRig {
+	t.Helper()
 	a := newAsync(t, asyncSetup{params: quotaParams})
 	a.objective("warm", tenHeader, "acme") // Redis knows the script
 	a.settled()                            // and a connection is free
 	a.line.Stall()
+	return a
+}
+
+// TestAsyncQuotaWhoseClientLeavesMeanwhile: the command that takes the place is under
+// way when the client leaves, so whether it was taken is known only then.
+func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
+	t.Parallel()
+	a := stalledQuota(t)
 	ctx, leave := context.WithCancel(within(t))
 	done := make(chan response, 1)
 	go func() {
@@ -156,10 +163,7 @@ func TestAsyncQuotaWhoseClientLeavesMeanwhile(t *testing.T) {
 // the request ends, though nobody knew that it was taken.
 func TestAsyncQuotaWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
-	a := newAsync(t, asyncSetup{params: quotaParams})
-	a.objective("warm", tenHeader, "acme") // Redis knows the script
-	a.settled()                            // and a connection is free
-	a.line.Stall()
+	a := stalledQuota(t)
 	s := a.begins("passthrough", "lost", tenHeader, "acme")
 	a.eventually("taken", func() bool { return a.counted() == "1" })
 	a.line.Cut()

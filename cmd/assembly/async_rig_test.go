@@ -42,7 +42,7 @@ const (
 	objHeader   = "x-llm-d-inference-objective"
 	fairHeader  = "x-llm-d-inference-fairness-id"
 	asyncBody   = `{"model":"demo-model", "x":12345678901234567890,"messages":[{"role":"user","content":"a < b & c"}]}`
-	noRedisHere = "!!! LEFT OUT: there is no redis-server (Debian: apt-get install redis-server)"
+	noRedisHere = "there is no redis-server (Debian: apt-get install redis-server)"
 )
 
 func newAsync(t testing.TB, s asyncSetup) *asyncRig {
@@ -52,9 +52,9 @@ func newAsync(t testing.TB, s asyncSetup) *asyncRig {
 	case a.server != nil:
 		a.addr = a.server.Addr
 	case s.real:
-		t.Skip(noRedisHere)
+		t.Skip("!!! LEFT OUT: what only a real Redis shows: " + noRedisHere)
 	default:
-		t.Log(noRedisHere + ": this test runs with a miniredis, without notifications")
+		t.Log("!!! LEFT OUT: " + noRedisHere + ": this test runs with a miniredis, without notifications")
 		m, err := broker.StartMemory()
 		if err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func TestAsyncWaiters(t *testing.T) {
 	if s := redistest.Start(t); s != nil {
 		addr = s.Addr
 	} else {
-		t.Log(noRedisHere + ": this test runs with a miniredis, without notifications")
+		t.Log("!!! LEFT OUT: " + noRedisHere + ": this test runs with a miniredis, without notifications")
 		m, err := broker.StartMemory()
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -156,22 +157,14 @@ func TestPairInABatchStartsAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			first := make([]byte, 1) // of prompt 0
-			if _, err := io.ReadFull(resp.Body, first); err != nil {
-				t.Fatal(err)
-			}
-			for _, gate := range []*cluster.Held{failing, begun} {
-				if err := gate.WaitFor(within(t), 1); err != nil {
-					t.Fatal(err)
-				}
-			}
+			first := firstByteAt(t, resp, failing, begun) // of prompt 0
 			failing.Release()
 			if err := r.cluster.Wait(within(t), func(st cluster.State) bool { return st.Legs[cluster.Reserve] == 3 || st.Idle() }); err != nil {
 				t.Fatal(err)
 			}
 			begun.Release()
 			rest, err := io.ReadAll(resp.Body)
-			texts, _, _ := merged(t, response{status: resp.StatusCode, header: resp.Header, body: string(first) + string(rest), err: err}, true)
+			texts, _, _ := merged(t, response{status: resp.StatusCode, header: resp.Header, body: first + string(rest), err: err}, true)
 			for i, p := range batchPrompts[:2] {
 				if texts[i] != cluster.Reply(p) {
 					t.Errorf("prompt %d: %q, want %q", i, texts[i], cluster.Reply(p))
@@ -199,22 +192,14 @@ func TestPairInABatchThatHasBegunIsNotStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(resp.Body, first); err != nil {
-		t.Fatal(err)
-	}
-	for _, gate := range []*cluster.Held{prefill, decode, other} {
-		if err := gate.WaitFor(within(t), 1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	first := firstByteAt(t, resp, prefill, decode, other)
 	prefill.Release()
 	if err := r.cluster.Wait(within(t), func(st cluster.State) bool { return st.Legs[cluster.Reserve] == 3 || st.Idle() }); err != nil {
 		t.Fatal(err)
 	}
 	other.Release()
 	rest, err := io.ReadAll(resp.Body)
-	text := string(first) + string(rest)
+	text := first + string(rest)
 	if err == nil || strings.Contains(text, "[DONE]") || strings.Count(text, `"code":"upstream_failed"`) != 1 {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -222,4 +207,19 @@ func TestPairInABatchThatHasBegunIsNotStartedAgain(t *testing.T) {
 	if n := r.cluster.Count(cluster.Decode); n != 2 {
 		t.Errorf("%d decodes", n)
 	}
+}
+
+// firstByteAt reads the first byte of a stream, and waits until a leg is at each gate.
+func firstByteAt(t *testing.T, resp *http.Response, gates ...*cluster.Held) string {
+	t.Helper()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(resp.Body, first); err != nil {
+		t.Fatal(err)
+	}
+	for _, gate := range gates {
+		if err := gate.WaitFor(within(t), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(first)
 }

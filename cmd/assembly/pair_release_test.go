@@ -113,6 +113,22 @@ func TestPrefillThatComputesForADecodeThatWasNotSent(t *testing.T) {
 	}
 }
 
+// TestReleaseThatNobodyTookIsSentAgain, as the decode before it was.
+func TestReleaseThatNobodyTookIsSentAgain(t *testing.T) {
+	r := newRig(t, setup{toml: quick})
+	dropped := notSent
+	dropped.Times = 4 // three of decode, one of the release
+	r.cluster.AddFault(dropped)
+	r.post(chatPath, chatBody("one two", true), "X-Request-Id", "id")
+	r.released()
+	if legs := r.legIDs(""); !slices.Equal(legs[max(0, len(legs)-2):], []string{"decode:id-release", "decode:id-release-r1"}) {
+		t.Errorf("legs %v", legs)
+	}
+	if st := r.cluster.State(); st.FetchedKV != 1 || r.metric(t, "llm_d_coordinator_kv_release_total", "result=released") != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestDecodeThatNobodyTookIsNotPrefilledAgain: its hand-off, which no worker has, is
 // released instead of staying behind.
 func TestDecodeThatNobodyTookIsNotPrefilledAgain(t *testing.T) {
@@ -129,5 +145,21 @@ func TestDecodeThatNobodyTookIsNotPrefilledAgain(t *testing.T) {
 	}
 	if st := r.cluster.State(); st.FetchedKV != 1 || st.ExpiredLeases != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestDecodeThatAnswers500IsPrefilledAgain, whatever else the answer says: a worker that
+// could not load the KV says so.
+func TestDecodeThatAnswers500IsPrefilledAgain(t *testing.T) {
+	r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+	broken := notSent
+	broken.Status, broken.Times = http.StatusInternalServerError, 1
+	r.cluster.AddFault(broken)
+	if got := r.post(chatPath, chatBody("one two", true), "X-Request-Id", "id"); got.status != http.StatusOK {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	r.released()
+	if legs, want := r.legIDs(""), []string{"render:id", "prefill:id", "decode:id", "prefill:id-r1", "decode:id-r1"}; !slices.Equal(legs, want) {
+		t.Errorf("legs %v, want %v", legs, want)
 	}
 }

@@ -29,7 +29,8 @@ func IsNoRoute(status int, body []byte) bool {
 }
 
 // ScaleOutRoute reports whether a route is one that workers have only if they are
-// started with --enable-scale-out. Who calls the one of the Responses API does without if need be.
+// started with --enable-scale-out. Who calls the one of the Responses API does without
+// if need be.
 func ScaleOutRoute(path string) bool {
 	return path == wire.GeneratePath || strings.HasSuffix(path, "/render") && path != wire.Responses.RenderPath
 }
