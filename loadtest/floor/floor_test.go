@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func TestRelayMakesTheCalls(t *testing.T) {
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		up.ServeHTTP(w, r)
 	}))
-	floor := newRelay(url)
+	floor := newRelay(url, false)
 	defer floor.close()
 	front := start(t, floor)
 	for path, render := range map[string]string{chat: chat + "/render", "/v1/completions": "/v1/completions/render", "/inference/v1/generate": ""} {
@@ -80,6 +81,66 @@ func TestRelayMakesTheCalls(t *testing.T) {
 	}
 }
 
+// TestContract: token ids follow render, and every leg has what came in with the
+// request, an id of its own or the client's, and the mark of a leg.
+func TestContract(t *testing.T) {
+	var seen []*http.Request
+	var bodies []string
+	up := newBackend(backendSettings{tokens: 2, tensorBytes: 100, eventBytes: 10})
+	url := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen, bodies = append(seen, r), append(bodies, string(body))
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		up.ServeHTTP(w, r)
+	}))
+	floor := newRelay(url, true)
+	defer floor.close()
+	const body = `{"max_tokens":2,"stream":true}`
+	in := httptest.NewRequest(http.MethodPost, chat, strings.NewReader(body))
+	in.Header = http.Header{"Authorization": {"Bearer k"}, "Accept-Encoding": {"br"}, requestIDHeader: {"r1"}}
+	out := httptest.NewRecorder()
+	floor.ServeHTTP(out, in)
+	const shaped = `{"tokens":{"token_ids":[15496,15496]},"max_tokens":2,"stream":true}`
+	if want := []string{body, shaped, shaped}; !slices.Equal(bodies, want) || strings.Count(out.Body.String(), "\n\n") != 3 {
+		t.Errorf("%q\n%s", bodies, out.Body)
+	}
+	for _, leg := range seen {
+		h := leg.Header
+		if h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") != "" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
+			t.Errorf("%s: %v", leg.URL.Path, h)
+		}
+	}
+	front := start(t, floor)
+	if status, _ := post(t, front+chat, "", body); status != 200 || seen[3].Header.Get(requestIDHeader) == "" {
+		t.Errorf("%d %v", status, seen[3].Header)
+	}
+	for _, bad := range []string{"", "[]"} {
+		if status, _ := post(t, front+chat, "", bad); status != http.StatusBadGateway {
+			t.Errorf("%q: %d", bad, status)
+		}
+	}
+}
+
+// TestContractOfWhatFails: a render service that does not answer as one, and one
+// that is not there.
+func TestContractOfWhatFails(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"no ids": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"token_ids":[1`) },
+		"broken": func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "some")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"gone": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		floor := newRelay(start(t, h), true)
+		defer floor.close()
+		if status, _ := post(t, start(t, floor)+chat, "", "{}"); status != http.StatusBadGateway {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+}
+
 func TestRelayOfWhatFails(t *testing.T) {
 	broken := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -89,7 +150,7 @@ func TestRelayOfWhatFails(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}))
-	floor := newRelay(broken)
+	floor := newRelay(broken, false)
 	defer floor.close()
 	front := start(t, floor)
 	answer, err := http.Post(front+chat, "application/json", strings.NewReader("{}"))
@@ -100,7 +161,7 @@ func TestRelayOfWhatFails(t *testing.T) {
 	if text, err := io.ReadAll(answer.Body); err == nil || string(text) != "some" {
 		t.Errorf("a broken answer ends well: %q", text)
 	}
-	nobody := newRelay("http://127.0.0.1:1")
+	nobody := newRelay("http://127.0.0.1:1", false)
 	defer nobody.close()
 	if status, _ := post(t, start(t, nobody)+chat, "", "{}"); status != http.StatusBadGateway {
 		t.Errorf("status %d", status)

@@ -13,14 +13,15 @@ const profileHeader = "EPP-Profile"
 // relay is the floor.
 type relay struct {
 	up        string
+	contract  bool // see contract.go
 	transport *http.Transport
 	buffers   sync.Pool // of *[]byte
 	mux       http.ServeMux
 }
 
-func newRelay(up string) *relay {
+func newRelay(up string, contract bool) *relay {
 	const connections = 16 << 10
-	r := &relay{up: up, transport: &http.Transport{DisableCompression: true, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+	r := &relay{up: up, contract: contract, transport: &http.Transport{DisableCompression: true, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
 	r.buffers.New = func() any { b := make([]byte, 32<<10); return &b }
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
 		r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, in *http.Request) { r.serve(w, in, path, path+"/render") })
@@ -44,8 +45,11 @@ func (r *relay) serve(w http.ResponseWriter, in *http.Request, path, renderPath 
 	}
 	buf := r.buffers.Get().(*[]byte)
 	defer r.buffers.Put(buf)
+	if r.contract {
+		identify(in)
+	}
 	if renderPath != "" {
-		err = r.leg(in, renderPath, "", body, *buf)
+		body, err = r.render(in, renderPath, body, *buf)
 	}
 	if err == nil {
 		err = r.leg(in, path, "prefill", body, *buf)
@@ -72,7 +76,18 @@ func (r *relay) call(in *http.Request, path, profile string, body []byte) (*http
 	if profile != "" {
 		out.Header.Set(profileHeader, profile)
 	}
+	if r.contract {
+		return r.keep(in, out)
+	}
 	return r.transport.RoundTrip(out)
+}
+
+// render makes the first leg, and returns the body of those after it.
+func (r *relay) render(in *http.Request, path string, body, buf []byte) ([]byte, error) {
+	if r.contract {
+		return r.rendered(in, path, body)
+	}
+	return body, r.leg(in, path, "", body, buf)
 }
 
 // leg makes a call whose answer is read and thrown away.

@@ -40,6 +40,7 @@ type bench struct {
 	effort
 	log   io.Writer // what is being done
 	rows  []row
+	least []share
 	lines []growth
 }
 
@@ -69,9 +70,10 @@ func overhead(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	writeRows(stdout, b.rows)
+	writeShares(stdout, b.least)
 	writeGrowth(stdout, b.lines)
 	fmt.Fprintf(stdout, "\nTook %v, on %d CPUs; the load average before was %s.\n", time.Since(began).Round(time.Second), runtime.NumCPU(), others)
-	if err := save(*file, map[string]any{"rows": b.rows, "growth": b.lines}); err != nil {
+	if err := save(*file, map[string]any{"rows": b.rows, "contract": b.least, "growth": b.lines}); err != nil {
 		return err
 	}
 	if *check {
@@ -110,11 +112,11 @@ func (b *bench) unmet() (err error) {
 	return err
 }
 
-// stage is a backend with a floor and coordinators in front of it.
-type stage struct{ backend, floor, coordinator, tokensIn *server }
+// stage is a backend with floors and coordinators in front of it.
+type stage struct{ backend, floor, contract, coordinator, tokensIn *server }
 
-// stage starts one. tokensIn is only there if it is asked for.
-func (b *bench) stage(ctx context.Context, interval time.Duration, tokensIn bool) (s *stage, stop func(), err error) {
+// stage starts one. contract and tokensIn are only there if all are asked for.
+func (b *bench) stage(ctx context.Context, interval time.Duration, all bool) (s *stage, stop func(), err error) {
 	s = &stage{}
 	var started []*server
 	stop = func() {
@@ -131,9 +133,10 @@ func (b *bench) stage(ctx context.Context, interval time.Duration, tokensIn bool
 		}
 	}
 	start(&s.backend, func() (*server, error) { return b.servers.backend(ctx, interval) })
-	start(&s.floor, func() (*server, error) { return b.servers.relay(ctx, s.backend.url) })
+	start(&s.floor, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, false) })
 	start(&s.coordinator, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, true) })
-	if tokensIn {
+	if all {
+		start(&s.contract, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, true) })
 		start(&s.tokensIn, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, false) })
 	}
 	if err != nil {

@@ -99,6 +99,24 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
+// share tells how much of what is above the floor is the contract's: the floor's
+// legs as any coordinator has to make them. There is no bound.
+type share struct {
+	Name     string  `json:"name"`
+	Unit     string  `json:"unit"`
+	Floor    float64 `json:"floor"`
+	Contract float64 `json:"contract"`
+	Ours     float64 `json:"coordinator"`
+}
+
+func writeShares(w io.Writer, shares []share) {
+	fmt.Fprint(w, "\n| the contract's share | floor | floor that keeps the contract | coordinator |\n|---|--:|--:|--:|\n")
+	for _, s := range shares {
+		fmt.Fprintf(w, "| %s | %s %s | %s %s, %.2f× the floor | %s %s, %.2f× that |\n", s.Name, number(s.Floor), s.Unit,
+			number(s.Contract), s.Unit, s.Contract/max(s.Floor, 1e-9), number(s.Ours), s.Unit, s.Ours/max(s.Contract, 1e-9))
+	}
+}
+
 func writeGrowth(w io.Writer, lines []growth) {
 	fmt.Fprint(w, "\n| growth | floor | coordinator | ratio |\n|---|--:|--:|--:|\n")
 	for _, g := range lines {
