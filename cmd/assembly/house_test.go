@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"conf":              {},
 	"loadtest/broker":   {}, // it shares no code with transport/broker, so that both cannot share a misreading
 	"loadtest/cluster":  {},
-	"loadtest/floor":    {},
+	"loadtest/floor":    {"actors", "phases"}, // only to tell what the actors cost
 	"loadtest/load":     {},
 	"loadtest/scrape":   {}, // it knows names of metrics only
 	"loadtest/report":   {"loadtest/load", "loadtest/scrape"},

@@ -28,8 +28,9 @@ func isSet(name string, environ []string) bool {
 	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// garbage is how much of it is left lying at least.
-const garbage = 32 << 20
+// room is what the heap takes before it is collected, however little of it is
+// alive. It is bought back: with 55 MB a text request took a tenth more CPU.
+const room = 112 << 20
 
 // paceCollector keeps the garbage collector from running all the time, unless
 // the operator has said how often. By itself it runs when the heap has doubled: a
@@ -55,5 +56,5 @@ func paceCollector(environ []string) {
 // gcPercent returns by how much a heap may grow before the next cycle.
 func gcPercent(live uint64) int {
 	const least, most = 50, 5000
-	return int(max(least, min(most, garbage*100/max(live, 1))))
+	return int(max(least, min(most, (room-min(live, room))*100/max(live, 1))))
 }

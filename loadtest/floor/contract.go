@@ -32,8 +32,8 @@ func identify(in *http.Request) {
 }
 
 // keep sends a leg as the contract has it.
-func (r *relay) keep(in, out *http.Request) (*http.Response, error) {
-	for name, values := range in.Header {
+func (x *exchange) keep(out *http.Request) (*http.Response, error) {
+	for name, values := range x.in.Header {
 		switch name {
 		case "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Epp-Profile":
 		default:
@@ -42,7 +42,7 @@ func (r *relay) keep(in, out *http.Request) (*http.Response, error) {
 	}
 	out.Header.Set("X-Coordinator-Hop", "1")
 	ctx, cancel := context.WithTimeout(out.Context(), legTimeout)
-	answer, err := r.transport.RoundTrip(out.WithContext(ctx))
+	answer, err := x.transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -63,23 +63,24 @@ func (b bounded) Close() error {
 	return err
 }
 
-// rendered has a body rendered, and returns it with the token ids in front, as
-// the legs of a chat carry them.
-func (r *relay) rendered(in *http.Request, path string, body []byte) ([]byte, error) {
-	answer, err := r.call(in, path, "", body)
+// rendered has the body rendered, and puts the token ids in front of it, as the
+// legs of a chat carry them.
+func (x *exchange) rendered(ctx context.Context) error {
+	answer, err := x.call(ctx, x.renderPath, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer answer.Body.Close()
 	text := bytes.NewBuffer(make([]byte, 0, max(0, answer.ContentLength)+bytes.MinRead))
 	if _, err := text.ReadFrom(answer.Body); err != nil {
-		return nil, err
+		return err
 	}
 	_, ids, found := bytes.Cut(text.Bytes(), []byte(`"token_ids":[`))
 	end := bytes.IndexByte(ids, ']')
-	rest, isObject := bytes.CutPrefix(body, []byte("{"))
+	rest, isObject := bytes.CutPrefix(x.body, []byte("{"))
 	if !found || end < 0 || !isObject {
-		return nil, errNotRendered
+		return errNotRendered
 	}
-	return slices.Concat([]byte(`{"tokens":{"token_ids":[`), ids[:end], []byte(`]},`), rest), nil
+	x.body = slices.Concat([]byte(`{"tokens":{"token_ids":[`), ids[:end], []byte(`]},`), rest)
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,52 +47,106 @@ func start(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// TestRelayMakesTheCalls in their order, with the client's body.
-func TestRelayMakesTheCalls(t *testing.T) {
-	var mu sync.Mutex
-	var seen []string
-	up := newBackend(backendSettings{tokens: 512, eventBytes: 10})
-	url := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// legs are those that a backend has been sent.
+type legs struct {
+	mu   sync.Mutex
+	seen []leg
+}
+
+type leg struct {
+	path, body string
+	header     http.Header
+}
+
+// String is path, profile and body.
+func (l leg) String() string {
+	return strings.TrimSpace(l.path + " " + l.header.Get(profileHeader) + " " + l.body)
+}
+
+// before keeps what a backend is sent.
+func (ls *legs) before(up *backend) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		seen = append(seen, strings.TrimSpace(r.URL.Path+" "+r.Header.Get(profileHeader)+" "+string(body)))
-		mu.Unlock()
+		ls.mu.Lock()
+		ls.seen = append(ls.seen, leg{r.URL.Path, string(body), r.Header})
+		ls.mu.Unlock()
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		up.ServeHTTP(w, r)
-	}))
-	floor := newRelay(url, false)
-	defer floor.close()
-	front := start(t, floor)
-	for path, render := range map[string]string{chat: chat + "/render", "/v1/completions": "/v1/completions/render", "/inference/v1/generate": ""} {
-		seen = nil
-		const body = `{"stream":true,"max_tokens":2}`
-		status, text := post(t, front+path, "", body)
-		want := []string{render + "  " + body, path + " prefill " + body, path + " decode " + body}
-		if render == "" {
-			want = want[1:]
+	})
+}
+
+// take returns what was kept since the last time.
+func (ls *legs) take() []leg {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	defer func() { ls.seen = nil }()
+	return ls.seen
+}
+
+// eachWay runs a test with legs made by whoever serves a request, and by actors.
+func eachWay(t *testing.T, f func(*testing.T, relaySettings)) {
+	t.Run("floor", func(t *testing.T) { f(t, relaySettings{}) })
+	t.Run("actors", func(t *testing.T) { f(t, relaySettings{actors: true}) })
+}
+
+// front serves a relay.
+func front(t *testing.T, up string, s relaySettings) (url string) {
+	r := newRelay(up, s)
+	t.Cleanup(r.close)
+	return start(t, r)
+}
+
+// TestRelayMakesTheCalls in their order, with the client's body.
+func TestRelayMakesTheCalls(t *testing.T) {
+	eachWay(t, func(t *testing.T, s relaySettings) {
+		sent := new(legs)
+		url := front(t, start(t, sent.before(newBackend(backendSettings{tokens: 512, eventBytes: 10}))), s)
+		for path, render := range map[string]string{chat: chat + "/render", "/v1/completions": "/v1/completions/render", "/inference/v1/generate": ""} {
+			const body = `{"stream":true,"max_tokens":2}`
+			status, text := post(t, url+path, "", body)
+			want := []string{render + "  " + body, path + " prefill " + body, path + " decode " + body}
+			if render == "" {
+				want = want[1:]
+			}
+			if seen := sent.take(); status != 200 || strings.Count(text, "\n\n") != 3 || !strings.HasSuffix(text, "data: [DONE]\n\n") || fmt.Sprint(seen) != fmt.Sprint(want) {
+				t.Errorf("%s: %d %s\n%v\n%v", path, status, text, seen, want)
+			}
 		}
-		if status != 200 || strings.Count(text, "\n\n") != 3 || !strings.HasSuffix(text, "data: [DONE]\n\n") || fmt.Sprint(seen) != fmt.Sprint(want) {
-			t.Errorf("%s: %d %s\n%v\n%v", path, status, text, seen, want)
+		if status, text := post(t, url+chat, "", `{"stream":false}`); status != 200 || !json.Valid([]byte(text)) {
+			t.Errorf("%d %s", status, text)
 		}
-	}
-	if status, text := post(t, front+chat, "", `{"stream":false}`); status != 200 || !json.Valid([]byte(text)) {
-		t.Errorf("%d %s", status, text)
-	}
+	})
+}
+
+func TestRelayOfWhatFails(t *testing.T) {
+	eachWay(t, func(t *testing.T, s relaySettings) {
+		broken := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.Header.Get(profileHeader) == "decode" {
+				io.WriteString(w, "some")
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		answer, err := http.Post(front(t, broken, s)+chat, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if text, err := io.ReadAll(answer.Body); err == nil || string(text) != "some" {
+			t.Errorf("a broken answer ends well: %q", text)
+		}
+		if status, _ := post(t, front(t, "http://127.0.0.1:1", s)+chat, "", "{}"); status != http.StatusBadGateway {
+			t.Errorf("status %d", status)
+		}
+	})
 }
 
 // TestContract: token ids follow render, and every leg has what came in with the
-// request, an id of its own or the client's, and the mark of a leg.
+// request, the client's id or one of its own, and the mark of a leg.
 func TestContract(t *testing.T) {
-	var seen []*http.Request
-	var bodies []string
-	up := newBackend(backendSettings{tokens: 2, tensorBytes: 100, eventBytes: 10})
-	url := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		seen, bodies = append(seen, r), append(bodies, string(body))
-		r.Body = io.NopCloser(strings.NewReader(string(body)))
-		up.ServeHTTP(w, r)
-	}))
-	floor := newRelay(url, true)
+	sent := new(legs)
+	floor := newRelay(start(t, sent.before(newBackend(backendSettings{tokens: 2, tensorBytes: 100, eventBytes: 10}))), relaySettings{contract: true})
 	defer floor.close()
 	const body = `{"max_tokens":2,"stream":true}`
 	in := httptest.NewRequest(http.MethodPost, chat, strings.NewReader(body))
@@ -101,21 +154,21 @@ func TestContract(t *testing.T) {
 	out := httptest.NewRecorder()
 	floor.ServeHTTP(out, in)
 	const shaped = `{"tokens":{"token_ids":[15496,15496]},"max_tokens":2,"stream":true}`
-	if want := []string{body, shaped, shaped}; !slices.Equal(bodies, want) || strings.Count(out.Body.String(), "\n\n") != 3 {
-		t.Errorf("%q\n%s", bodies, out.Body)
+	seen := sent.take()
+	if want := []string{chat + "/render  " + body, chat + " prefill " + shaped, chat + " decode " + shaped}; fmt.Sprint(seen) != fmt.Sprint(want) || strings.Count(out.Body.String(), "\n\n") != 3 {
+		t.Errorf("%v\n%s", seen, out.Body)
 	}
 	for _, leg := range seen {
-		h := leg.Header
-		if h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") != "" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
-			t.Errorf("%s: %v", leg.URL.Path, h)
+		if h := leg.header; h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") != "" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
+			t.Errorf("%s: %v", leg.path, h)
 		}
 	}
-	front := start(t, floor)
-	if status, _ := post(t, front+chat, "", body); status != 200 || seen[3].Header.Get(requestIDHeader) == "" {
-		t.Errorf("%d %v", status, seen[3].Header)
+	url := start(t, floor)
+	if status, _ := post(t, url+chat, "", body); status != 200 || sent.take()[0].header.Get(requestIDHeader) == "" {
+		t.Errorf("status %d, or no id", status)
 	}
 	for _, bad := range []string{"", "[]"} {
-		if status, _ := post(t, front+chat, "", bad); status != http.StatusBadGateway {
+		if status, _ := post(t, url+chat, "", bad); status != http.StatusBadGateway {
 			t.Errorf("%q: %d", bad, status)
 		}
 	}
@@ -133,38 +186,9 @@ func TestContractOfWhatFails(t *testing.T) {
 		},
 		"gone": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
-		floor := newRelay(start(t, h), true)
-		defer floor.close()
-		if status, _ := post(t, start(t, floor)+chat, "", "{}"); status != http.StatusBadGateway {
+		if status, _ := post(t, front(t, start(t, h), relaySettings{contract: true})+chat, "", "{}"); status != http.StatusBadGateway {
 			t.Errorf("%s: %d", name, status)
 		}
-	}
-}
-
-func TestRelayOfWhatFails(t *testing.T) {
-	broken := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		if r.Header.Get(profileHeader) == "decode" {
-			io.WriteString(w, "some")
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}
-	}))
-	floor := newRelay(broken, false)
-	defer floor.close()
-	front := start(t, floor)
-	answer, err := http.Post(front+chat, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if text, err := io.ReadAll(answer.Body); err == nil || string(text) != "some" {
-		t.Errorf("a broken answer ends well: %q", text)
-	}
-	nobody := newRelay("http://127.0.0.1:1", false)
-	defer nobody.close()
-	if status, _ := post(t, start(t, nobody)+chat, "", "{}"); status != http.StatusBadGateway {
-		t.Errorf("status %d", status)
 	}
 }
 

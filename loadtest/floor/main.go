@@ -1,13 +1,14 @@
 // Command floor is what a coordinator is measured against.
 //
-//	floor relay -addr 127.0.0.1:8090 -up http://127.0.0.1:9100 [-contract]
+//	floor relay -addr 127.0.0.1:8090 -up http://127.0.0.1:9100 [-contract] [-actors]
 //	floor backend -addr 127.0.0.1:9100 [-tokens 512] [-tensor-bytes 1000000] [-interval 500ms]
 //
 // relay is the floor: it makes the calls render, prefill and decode over net/http
 // with the client's own body and copies decode's answer. It looks at nothing: no
 // JSON, no limits, no metrics, and no encode calls. What a coordinator spends
 // above it is its own, or the contract's: with -contract its legs are those that
-// any coordinator has to make (contract.go).
+// any coordinator has to make (contract.go), with -actors they are made by the
+// coordinator's own engine (crew.go).
 //
 // backend plays all that stands behind a coordinator, as cheaply as can be: its
 // answers are prepared bytes. It believes everything, which the simulated
@@ -54,11 +55,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch args[0] {
 	case "relay":
 		up := fs.String("up", "http://127.0.0.1:9100", "base `URL` of the backend")
-		contract := fs.Bool("contract", false, "token ids, the client's headers, the request's id and a time-out on each leg")
+		var more relaySettings
+		fs.BoolVar(&more.contract, "contract", false, "token ids, the client's headers, the request's id and a time-out on each leg")
+		fs.BoolVar(&more.actors, "actors", false, "legs are made by workers of pools, under a supervisor of each request")
 		if err := fs.Parse(args[1:]); err != nil {
 			return err
 		}
-		r := newRelay(*up, *contract)
+		r := newRelay(*up, more)
 		defer r.close()
 		return serve(ctx, *addr, r, stdout)
 	case "backend":

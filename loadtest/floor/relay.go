@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -13,15 +14,23 @@ const profileHeader = "EPP-Profile"
 // relay is the floor.
 type relay struct {
 	up        string
-	contract  bool // see contract.go
+	contract  bool  // see contract.go
+	crew      *crew // who makes the legs; nil: whoever serves the request
 	transport *http.Transport
 	buffers   sync.Pool // of *[]byte
 	mux       http.ServeMux
 }
 
-func newRelay(up string, contract bool) *relay {
+// relaySettings say what is more than the floor.
+type relaySettings struct{ contract, actors bool }
+
+func newRelay(up string, s relaySettings) *relay {
 	const connections = 16 << 10
-	r := &relay{up: up, contract: contract, transport: &http.Transport{DisableCompression: true, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+	r := &relay{up: up, contract: s.contract,
+		transport: &http.Transport{DisableCompression: true, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+	if s.actors {
+		r.crew = newCrew()
+	}
 	r.buffers.New = func() any { b := make([]byte, 32<<10); return &b }
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
 		r.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, in *http.Request) { r.serve(w, in, path, path+"/render") })
@@ -34,71 +43,109 @@ func newRelay(up string, contract bool) *relay {
 // ServeHTTP implements http.Handler.
 func (r *relay) ServeHTTP(w http.ResponseWriter, in *http.Request) { r.mux.ServeHTTP(w, in) }
 
-func (r *relay) close() { r.transport.CloseIdleConnections() }
+// close may be called when no request is left.
+func (r *relay) close() {
+	if r.crew != nil {
+		r.crew.close()
+	}
+	r.transport.CloseIdleConnections()
+}
 
-// serve makes the legs of a request. A path of "" is a leg that there is not.
+// exchange is one request on its way. It belongs to whoever makes its next leg.
+type exchange struct {
+	*relay
+	w                http.ResponseWriter
+	in               *http.Request
+	path, renderPath string // renderPath of "" is a leg that there is not
+	body             []byte // of the next leg
+	buf              []byte
+	begun            bool // its answer has
+}
+
 func (r *relay) serve(w http.ResponseWriter, in *http.Request, path, renderPath string) {
 	body, err := io.ReadAll(in.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	buf := r.buffers.Get().(*[]byte)
-	defer r.buffers.Put(buf)
 	if r.contract {
 		identify(in)
 	}
-	if renderPath != "" {
-		body, err = r.render(in, renderPath, body, *buf)
+	buf := r.buffers.Get().(*[]byte)
+	defer r.buffers.Put(buf)
+	x := &exchange{relay: r, w: w, in: in, path: path, renderPath: renderPath, body: body, buf: *buf}
+	if r.crew != nil {
+		err = r.crew.run(in.Context(), x)
+	} else {
+		err = x.run(in.Context())
 	}
-	if err == nil {
-		err = r.leg(in, path, "prefill", body, *buf)
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case x.begun: // what breaks off is broken off
+		panic(http.ErrAbortHandler)
+	default:
 		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
 	}
-	answer, err := r.call(in, path, "decode", body)
+}
+
+// run makes the legs, one after the other.
+func (x *exchange) run(ctx context.Context) error {
+	for _, leg := range []func(*exchange, context.Context) error{(*exchange).render, (*exchange).prefill, (*exchange).decode} {
+		if err := leg(x, ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exchange) render(ctx context.Context) error {
+	switch {
+	case x.renderPath == "":
+		return nil
+	case x.contract:
+		return x.rendered(ctx)
+	}
+	return x.leg(ctx, x.renderPath, "")
+}
+
+func (x *exchange) prefill(ctx context.Context) error { return x.leg(ctx, x.path, "prefill") }
+
+// decode passes its answer on as it comes.
+func (x *exchange) decode(ctx context.Context) error {
+	answer, err := x.call(ctx, x.path, "decode")
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
+		return err
 	}
 	defer answer.Body.Close()
-	copyAnswer(w, answer, *buf)
-}
-
-func (r *relay) call(in *http.Request, path, profile string, body []byte) (*http.Response, error) {
-	out, err := http.NewRequestWithContext(in.Context(), http.MethodPost, r.up+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	x.begun = true
+	x.w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
+	x.w.WriteHeader(answer.StatusCode)
+	flusher := x.w.(http.Flusher)
+	for {
+		n, err := answer.Body.Read(x.buf)
+		if n > 0 {
+			if _, err := x.w.Write(x.buf[:n]); err != nil {
+				return err
+			}
+			flusher.Flush()
+		}
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
-	out.Header.Set("Content-Type", "application/json")
-	if profile != "" {
-		out.Header.Set(profileHeader, profile)
-	}
-	if r.contract {
-		return r.keep(in, out)
-	}
-	return r.transport.RoundTrip(out)
-}
-
-// render makes the first leg, and returns the body of those after it.
-func (r *relay) render(in *http.Request, path string, body, buf []byte) ([]byte, error) {
-	if r.contract {
-		return r.rendered(in, path, body)
-	}
-	return body, r.leg(in, path, "", body, buf)
 }
 
 // leg makes a call whose answer is read and thrown away.
-func (r *relay) leg(in *http.Request, path, profile string, body, buf []byte) error {
-	answer, err := r.call(in, path, profile, body)
+func (x *exchange) leg(ctx context.Context, path, profile string) error {
+	answer, err := x.call(ctx, path, profile)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	for err == nil {
-		_, err = answer.Body.Read(buf)
+		_, err = answer.Body.Read(x.buf)
 	}
 	if err == io.EOF {
 		return nil
@@ -106,25 +153,17 @@ func (r *relay) leg(in *http.Request, path, profile string, body, buf []byte) er
 	return err
 }
 
-// copyAnswer passes on what has come as it comes. An answer that breaks off is
-// broken off.
-func copyAnswer(w http.ResponseWriter, answer *http.Response, buf []byte) {
-	w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
-	w.WriteHeader(answer.StatusCode)
-	flusher := w.(http.Flusher)
-	for {
-		n, err := answer.Body.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return
-			}
-			flusher.Flush()
-		}
-		switch {
-		case err == io.EOF:
-			return
-		case err != nil:
-			panic(http.ErrAbortHandler)
-		}
+func (x *exchange) call(ctx context.Context, path, profile string) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.up+path, bytes.NewReader(x.body))
+	if err != nil {
+		return nil, err
 	}
+	out.Header.Set("Content-Type", "application/json")
+	if profile != "" {
+		out.Header.Set(profileHeader, profile)
+	}
+	if x.contract {
+		return x.keep(out)
+	}
+	return x.transport.RoundTrip(out)
 }

@@ -38,10 +38,10 @@ var (
 type bench struct {
 	servers
 	effort
-	log   io.Writer // what is being done
-	rows  []row
-	least []share
-	lines []growth
+	log    io.Writer // what is being done
+	rows   []row
+	shares []share
+	lines  []growth
 }
 
 // overhead measures everything and prints the tables.
@@ -70,10 +70,10 @@ func overhead(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	writeRows(stdout, b.rows)
-	writeShares(stdout, b.least)
+	writeShares(stdout, b.shares)
 	writeGrowth(stdout, b.lines)
 	fmt.Fprintf(stdout, "\nTook %v, on %d CPUs; the load average before was %s.\n", time.Since(began).Round(time.Second), runtime.NumCPU(), others)
-	if err := save(*file, map[string]any{"rows": b.rows, "contract": b.least, "growth": b.lines}); err != nil {
+	if err := save(*file, map[string]any{"rows": b.rows, "shares": b.shares, "growth": b.lines}); err != nil {
 		return err
 	}
 	if *check {
@@ -113,9 +113,16 @@ func (b *bench) unmet() (err error) {
 }
 
 // stage is a backend with floors and coordinators in front of it.
-type stage struct{ backend, floor, contract, coordinator, tokensIn *server }
+type stage struct {
+	backend, floor, coordinator *server
+	// contract is a floor that keeps the contract, manned one whose legs are made by
+	// actors besides.
+	contract, manned *server
+	tokensIn         *server // the coordinator with use_openai_format = false
+}
 
-// stage starts one. contract and tokensIn are only there if all are asked for.
+// stage starts one. Beside floor and coordinator there is nothing unless all are
+// asked for.
 func (b *bench) stage(ctx context.Context, interval time.Duration, all bool) (s *stage, stop func(), err error) {
 	s = &stage{}
 	var started []*server
@@ -133,10 +140,11 @@ func (b *bench) stage(ctx context.Context, interval time.Duration, all bool) (s 
 		}
 	}
 	start(&s.backend, func() (*server, error) { return b.servers.backend(ctx, interval) })
-	start(&s.floor, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, false) })
+	start(&s.floor, func() (*server, error) { return b.servers.relay(ctx, s.backend.url) })
 	start(&s.coordinator, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, true) })
 	if all {
-		start(&s.contract, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, true) })
+		start(&s.contract, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, "-contract") })
+		start(&s.manned, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, "-contract", "-actors") })
 		start(&s.tokensIn, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, false) })
 	}
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 var _ servers = (*local)(nil)
 
 func (l *local) backend(context.Context, time.Duration) (*server, error) { return l.start() }
-func (l *local) relay(context.Context, string, bool) (*server, error)    { return l.start() }
+func (l *local) relay(context.Context, string, ...string) (*server, error) {
+	return l.start()
+}
 func (l *local) coordinator(context.Context, string, bool) (*server, error) {
 	return l.start()
 }
@@ -43,8 +45,8 @@ func TestAllIsMeasured(t *testing.T) {
 	if want := []float64{1.30, 1.25, 1.6, 1.6, 2.5, 150, 80, 10, 3}; !slices.Equal(bounds, want) {
 		t.Errorf("bounds %v, want %v", bounds, want)
 	}
-	if len(b.least) != 2 || b.least[0].Name != b.rows[0].Name || b.least[1].Name != b.rows[1].Name {
-		t.Errorf("the contract's share: %+v", b.least)
+	if len(b.shares) != 2 || b.shares[0].Name != b.rows[0].Name || b.shares[1].Name != b.rows[1].Name {
+		t.Errorf("the contract's share: %+v", b.shares)
 	}
 	if n := len(b.lines); n != 3+3+2 {
 		t.Errorf("%d lines of growth", n)
@@ -56,7 +58,7 @@ func TestAllIsMeasured(t *testing.T) {
 
 // TestServersEndAfterAnError at each start.
 func TestServersEndAfterAnError(t *testing.T) {
-	for after := range int64(5) {
+	for after := range int64(6) {
 		servers := &failing{after: after}
 		b := &bench{servers: servers, effort: little, log: io.Discard}
 		if err := b.all(t.Context()); !errors.Is(err, errStart) {
@@ -106,7 +108,7 @@ func TestTable(t *testing.T) {
 	rows[1].Beside = "charged"
 	var b strings.Builder
 	writeRows(&b, rows)
-	writeShares(&b, []share{{"text", "µs", 100, 130, 195}})
+	writeShares(&b, []share{{"text", "µs", 100, 130, 160, 195}})
 	writeGrowth(&b, []growth{{"x", "µs", 10, 15}})
 	const want = `| what | floor | coordinator | measured (least–most) | bound | met |
 |---|--:|--:|--:|--:|---|
@@ -115,9 +117,9 @@ func TestTable(t *testing.T) {
 | less | 20 µs | 18 µs | -2 µs (-2.5–-1.5) | 10 µs | yes |
 | more | 1 KB | 81.2 KB | 81.2 KB (81.2–81.2) | 80 KB | **no** |
 
-| the contract's share | floor | floor that keeps the contract | coordinator |
-|---|--:|--:|--:|
-| text | 100 µs | 130 µs, 1.30× the floor | 195 µs, 1.50× that |
+| in steps | floor | which keeps the contract | and has actors | coordinator |
+|---|--:|--:|--:|--:|
+| text | 100 µs | 130 µs, 1.30× | 160 µs, 1.60× | 195 µs, 1.95× |
 
 | growth | floor | coordinator | ratio |
 |---|--:|--:|--:|

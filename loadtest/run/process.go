@@ -28,7 +28,7 @@ type server struct {
 // servers starts what a measurement needs.
 type servers interface {
 	backend(ctx context.Context, interval time.Duration) (*server, error)
-	relay(ctx context.Context, up string, contract bool) (*server, error)
+	relay(ctx context.Context, up string, flags ...string) (*server, error)
 	coordinator(ctx context.Context, up string, openAI bool) (*server, error)
 }
 
@@ -50,8 +50,8 @@ func (p *processes) backend(ctx context.Context, interval time.Duration) (*serve
 	return p.floor(ctx, "backend", "-tensor-bytes", fmt.Sprint(tensorBytes), "-interval", interval.String())
 }
 
-func (p *processes) relay(ctx context.Context, up string, contract bool) (*server, error) {
-	return p.floor(ctx, "relay", "-up", up, fmt.Sprintf("-contract=%t", contract))
+func (p *processes) relay(ctx context.Context, up string, flags ...string) (*server, error) {
+	return p.floor(ctx, append([]string{"relay", "-up", up}, flags...)...)
 }
 
 // command is a process that ends with SIGTERM, or is killed if it does not.

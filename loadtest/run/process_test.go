@@ -26,7 +26,7 @@ func TestProcessesServeAndEnd(t *testing.T) {
 	p := played(t, "server")
 	for name, start := range map[string]func() (*server, error){
 		"backend":     func() (*server, error) { return p.backend(t.Context(), time.Second) },
-		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1", true) },
+		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1", "-contract") },
 		"coordinator": func() (*server, error) { return p.coordinator(t.Context(), "http://127.0.0.1:1", true) },
 	} {
 		s, err := start()
@@ -45,14 +45,14 @@ func TestProcessesServeAndEnd(t *testing.T) {
 
 func TestProcessesThatDoNotStart(t *testing.T) {
 	p := played(t, "broken")
-	if _, err := p.relay(t.Context(), "", false); err == nil {
+	if _, err := p.relay(t.Context(), ""); err == nil {
 		t.Error("a floor that ends has started")
 	}
 	if _, err := p.coordinator(t.Context(), "", true); err == nil || !strings.Contains(err.Error(), "it ended; its log ends with: \ntwo: no such thing") {
 		t.Error(err)
 	}
 	p.floorPath, p.coordinatorPath = "/nonexistent", "/nonexistent"
-	if _, err := p.relay(t.Context(), "", false); err == nil {
+	if _, err := p.relay(t.Context(), ""); err == nil {
 		t.Error("a floor that does not exist has started")
 	}
 	if _, err := p.coordinator(t.Context(), "", true); err == nil {

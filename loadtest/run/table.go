@@ -99,21 +99,27 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// share tells how much of what is above the floor is the contract's: the floor's
-// legs as any coordinator has to make them. There is no bound.
+// share tells what a coordinator cannot do without: its contract with the workers,
+// and the actors that it is made of. There is no bound.
 type share struct {
-	Name     string  `json:"name"`
-	Unit     string  `json:"unit"`
-	Floor    float64 `json:"floor"`
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Floor float64 `json:"floor"`
+	// Contract is of a floor that keeps the contract, Actors of one whose legs are made
+	// by actors besides.
 	Contract float64 `json:"contract"`
+	Actors   float64 `json:"actors"`
 	Ours     float64 `json:"coordinator"`
 }
 
 func writeShares(w io.Writer, shares []share) {
-	fmt.Fprint(w, "\n| the contract's share | floor | floor that keeps the contract | coordinator |\n|---|--:|--:|--:|\n")
+	fmt.Fprint(w, "\n| in steps | floor | which keeps the contract | and has actors | coordinator |\n|---|--:|--:|--:|--:|\n")
 	for _, s := range shares {
-		fmt.Fprintf(w, "| %s | %s %s | %s %s, %.2f× the floor | %s %s, %.2f× that |\n", s.Name, number(s.Floor), s.Unit,
-			number(s.Contract), s.Unit, s.Contract/max(s.Floor, 1e-9), number(s.Ours), s.Unit, s.Ours/max(s.Contract, 1e-9))
+		fmt.Fprintf(w, "| %s | %s %s ", s.Name, number(s.Floor), s.Unit)
+		for _, v := range []float64{s.Contract, s.Actors, s.Ours} {
+			fmt.Fprintf(w, "| %s %s, %.2f× ", number(v), s.Unit, v/max(s.Floor, 1e-9))
+		}
+		fmt.Fprintln(w, "|")
 	}
 }
 
