@@ -90,16 +90,20 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 			held = watch.edit.edit.Take(held)
 		}
 		watch.look(held)
+		rest := w.rest(watch, result)
+		rest.fast = len(held) >= smallChunk
 		it, err := sendHeld(ctx, it, held, w.out)
 		if err != nil {
 			return nil, err
 		}
-		return w.rest(watch, result).handOver(ctx, it), nil
+		return rest.handOver(ctx, it), nil
 	}
-	it.Chunk = NewChunk()
+	it.Chunk = newLargeChunk() // its head is there: so is the beginning, if not all of it
 	switch err := it.Chunk.Fill(watch.read); {
 	case err == nil:
-		return w.rest(watch, result).handOver(ctx, it), nil
+		rest := w.rest(watch, result)
+		rest.fast = true
+		return rest.handOver(ctx, it), nil
 	case err != io.EOF && it.Chunk.n == 0:
 		it.Free() // nothing of it has been passed on
 		return nil, err

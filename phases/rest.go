@@ -15,6 +15,7 @@ import (
 type Rest struct {
 	way    wayOut
 	watch  *answerWatch
+	fast   bool   // more than a small chunk has been read of it: the next is there
 	result Result // of the task
 	done   func(Result, error)
 
@@ -43,7 +44,7 @@ func (r *Rest) handOver(ctx context.Context, it Item) Later {
 // the rest is left unread, and the request's context must be ended. The bytes are
 // write's until it returns. Relay is called once, by one goroutine.
 func (r *Rest) Relay(write func(piece []byte, at time.Time) error) error {
-	c, last := NewChunk(), time.Now()
+	c, last := r.chunk(), time.Now()
 	defer func() { c.Free() }()
 	for {
 		err := r.fill(c)
@@ -54,13 +55,10 @@ func (r *Rest) Relay(write func(piece []byte, at time.Time) error) error {
 				return failed
 			}
 			c.Free()
-			if now.Sub(last) < inARow {
-				c = newLargeChunk()
+			if r.fast = now.Sub(last) < inARow; r.fast {
 				runtime.Gosched() // what comes meanwhile goes out in one piece
-			} else {
-				c = NewChunk()
 			}
-			last = now
+			c, last = r.chunk(), now
 		}
 		if err != nil {
 			r.end(err)
@@ -72,6 +70,14 @@ func (r *Rest) Relay(write func(piece []byte, at time.Time) error) error {
 // inARow is how soon after the last piece of a stream the next has to come for
 // more of them to be expected at once.
 const inARow = 20 * time.Millisecond
+
+// chunk returns one for what is read next.
+func (r *Rest) chunk() *Chunk {
+	if r.fast {
+		return newLargeChunk()
+	}
+	return NewChunk()
+}
 
 // fill reads once, if that is still allowed. What it waits for ends with the
 // request's context.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,5 +151,50 @@ func TestRestOfABrokenWrite(t *testing.T) {
 	cancel()
 	if end := <-ended; !errors.Is(end.err, context.Canceled) {
 		t.Errorf("%+v", end)
+	}
+}
+
+// TestAnAnswerThatIsThereIsOnePiece: of an answer that is not streamed more is
+// there than a small chunk takes, and of a stream of which one was full. In small
+// pieces each would go out by itself.
+func TestAnAnswerThatIsThereIsOnePiece(t *testing.T) {
+	body, kind := strings.Repeat("data: {}\n\n", 3*smallChunk/10), "application/json"
+	up := reserving(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		io.WriteString(w, body)
+	})
+	open := func() *gateway.Answer {
+		answer, _, err := up.Open(t.Context(), gateway.Leg{Path: "/", Body: func(string) wire.Payload { return wire.NewPayload(nil) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	out := NewResponse()
+	answer := open()
+	result, err := wayOut{out: out}.relay(t.Context(), answer, nil, "the result")
+	answer.Close()
+	if _, later := result.(Later); later || err != nil {
+		t.Fatalf("of a whole answer there is more to come; %v", err)
+	}
+	it := <-out.Items()
+	if string(it.Chunk.Bytes()) != body {
+		t.Errorf("%d bytes of %d", len(it.Chunk.Bytes()), len(body))
+	}
+	it.Free()
+	kind = "text/event-stream"
+	out = NewResponse()
+	result, err = wayOut{out: out}.relay(t.Context(), open(), []byte(strings.Repeat(" ", smallChunk)), "the result")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result.(Later)(func(Result, error) {})
+	var pieces []int
+	if err := (<-out.Items()).Rest.Relay(func(piece []byte, _ time.Time) error {
+		pieces = append(pieces, len(piece))
+		return nil
+	}); err != nil || len(pieces) != 1 || pieces[0] != len(body) {
+		t.Errorf("pieces of %d bytes, of %d; %v", pieces, len(body), err)
 	}
 }
