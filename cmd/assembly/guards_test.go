@@ -316,9 +316,9 @@ func firstOf(in *bufio.Reader) []byte {
 }
 
 const (
-	maxText    = 410
-	maxStream  = 425
-	maxImage   = 625
+	maxText    = 404
+	maxStream  = 424
+	maxImage   = 596
 	maxPerByte = 2.6 // the buffer of a body doubles until what is promised has been seen to come
 	// maxGoroutines are five of ours (the handler, its connection's reader, the
 	// worker, and two of net/http for the upstream's connection) and the backend's.

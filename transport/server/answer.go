@@ -112,40 +112,28 @@ type answering struct {
 // serve answers the request, unless it is refused. It returns when nothing of the
 // request is left. A panic on the way is a bug: the request fails, like any other.
 func (a *answering) serve(ctx context.Context, engine Engine) {
-	if a.long { // a context of its own would be kept for as long
-		a.serveUnder(ctx, a.req.Out.Stop, engine)
-		return
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	a.serveUnder(ctx, cancel, engine)
-}
-
-// serveUnder serves under a context, which cancel ends, or what the request does
-// under it.
-func (a *answering) serveUnder(ctx context.Context, cancel func(error), engine Engine) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			a.crashed(cause, cancel)
+			a.crashed(cause)
 		}
 	}()
 	if a.fault != nil {
 		a.fail(a.fault)
 	} else {
-		a.run(ctx, cancel, engine)
+		a.run(ctx, engine)
 	}
 }
 
 // crashed ends a request whose handler has panicked. What it panicked with may
 // hold what a client sent: only the runtime's own errors are logged by their text.
-func (a *answering) crashed(cause any, cancel func(error)) {
+func (a *answering) crashed(cause any) {
 	what := fmt.Sprintf("a value of type %T", cause)
 	if err, ok := cause.(runtime.Error); ok {
 		what = err.Error()
 	}
 	a.server.log.Error("the handler of a request panicked", "request_id", a.req.ID, "panic", what, "stack", string(debug.Stack()))
 	f := wire.Faultf(wire.Internal, "internal error").Because(errors.New("the request's handler crashed"))
-	cancel(f)
+	a.req.Out.Stop(f)
 	if a.started {
 		a.discard(a.req.Out)
 		a.abort = false // a client that is there sees the error
@@ -154,7 +142,7 @@ func (a *answering) crashed(cause any, cancel func(error)) {
 }
 
 // run hands the request to the engine and writes what comes back.
-func (a *answering) run(ctx context.Context, cancel func(error), engine Engine) {
+func (a *answering) run(ctx context.Context, engine Engine) {
 	if err := a.start(ctx, engine); err != nil {
 		a.fail(wire.FaultOf(err))
 		return
@@ -166,7 +154,7 @@ func (a *answering) run(ctx context.Context, cancel func(error), engine Engine) 
 		select {
 		case it := <-out.Items():
 			if err := a.write(it); err != nil {
-				cancel(wire.Faultf(wire.Canceled, "the client takes nothing any more").Because(err))
+				out.Stop(wire.Faultf(wire.Canceled, "the client takes nothing any more").Because(err))
 				a.discard(out)
 				return
 			}

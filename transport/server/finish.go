@@ -70,7 +70,9 @@ func (s *Server) logRecord(rec *Record) {
 		add(rec.step(i))
 	}
 	add(slog.Duration("overhead", rec.Overhead), slog.Duration("first_byte", rec.FirstByte), slog.Duration("total", rec.Total))
-	s.log.LogAttrs(ctx, level, "request", attrs...)
+	line := slog.NewRecord(time.Now(), level, "request", 0) // who calls is not shown: slog would find it out for each line all the same
+	line.AddAttrs(attrs...)
+	_ = s.log.Handler().Handle(ctx, line)
 }
 
 // step is how long a step took: in queues, and at work.

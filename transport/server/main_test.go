@@ -38,7 +38,11 @@ const (
 // engine is an Engine that is a function.
 type engine func(ctx context.Context, r *phases.Request) error
 
-func (f engine) Start(ctx context.Context, r *phases.Request) error { return f(ctx, r) }
+func (f engine) Start(ctx context.Context, r *phases.Request) error {
+	ctx, cancel := context.WithCancelCause(ctx) // which ends with the client's request
+	r.Out.StopBy(cancel)
+	return f(ctx, r)
+}
 
 // plays is an engine that answers as told, in a goroutine of its own, and ends
 // the request with what that returns.

@@ -29,8 +29,8 @@ import (
 
 // Engine drives requests; see package actors.
 type Engine interface {
-	// Start begins to drive a request, whose answer comes by its Out. An error
-	// refuses it.
+	// Start begins to drive a request, whose answer comes by its Out. It ends with
+	// its context, or when Out is told to stop. An error refuses it.
 	Start(ctx context.Context, r *phases.Request) error
 }
 

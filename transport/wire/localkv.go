@@ -21,7 +21,13 @@ func (p *Protocol) LocalKV(b *Body) string {
 		f, err := strconv.ParseFloat(string(v), 64)
 		return f, err == nil
 	}
-	many := func(name string) bool { f, ok := number(name); return set(name) && (!ok || !(f <= 1)) }
+	many := func(name string) bool {
+		if !set(name) {
+			return false
+		}
+		f, ok := number(name)
+		return !ok || !(f <= 1)
+	}
 	switch {
 	case many("n"):
 		return "n"
@@ -34,11 +40,15 @@ func (p *Protocol) LocalKV(b *Body) string {
 	case set("echo") && set("logprobs"):
 		return "echo_logprobs"
 	}
-	if f, ok := number("max_tokens"); ok && f == 0 && set("echo") {
-		return "echo_max_tokens"
+	if set("echo") {
+		if f, ok := number("max_tokens"); ok && f == 0 {
+			return "echo_max_tokens"
+		}
 	}
-	if f, ok := number("truncate_prompt_tokens"); set("truncate_prompt_tokens") && (!ok || !(f >= 0)) {
-		return "truncate_prompt_tokens"
+	if set("truncate_prompt_tokens") {
+		if f, ok := number("truncate_prompt_tokens"); !ok || !(f >= 0) {
+			return "truncate_prompt_tokens"
+		}
 	}
 	if p.typed && truncates(b.Get("truncation")) {
 		return "truncation"
