@@ -253,16 +253,24 @@ func (a *attempt) request(leg *Leg, n int) *http.Request {
 	}
 	a.url = a.u.origin.base
 	a.url.Path, a.url.RawPath, a.url.RawQuery = leg.Path, leg.RawPath, leg.Query
+	body := a.flat.of(payload)
+	_, inPieces := body.(pieces)
 	a.hooks = httptrace.ClientTrace{
 		// net/http may take another connection if nothing was written on one.
-		GetConn:              func(string) { a.connected.Store(false); a.reused.Store(false) },
-		GotConn:              func(c httptrace.GotConnInfo) { a.reused.Store(c.Reused); a.connected.Store(true) },
+		GetConn: func(string) { a.connected.Store(false); a.reused.Store(false) },
+		GotConn: func(c httptrace.GotConnInfo) {
+			a.reused.Store(c.Reused)
+			a.connected.Store(true)
+			if conn, ok := c.Conn.(*piecewise); ok {
+				conn.take(inPieces)
+			}
+		},
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 		WroteRequest:         a.flat.sent,
 	}
 	req := blank.WithContext(httptrace.WithClientTrace(a.ctx, &a.hooks))
 	req.Method, req.URL, req.Host = cmp.Or(leg.Method, http.MethodPost), &a.url, a.url.Host
-	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), a.flat.of(payload), payload.Size()
+	req.Header, req.Body, req.ContentLength = a.header(leg, a.id), body, payload.Size()
 	return req
 }
 

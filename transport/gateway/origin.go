@@ -100,7 +100,7 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 		transport: &http.Transport{
 			Protocols:           protocols(secure, s.H2C),
 			HTTP2:               http2Config(),
-			DialContext:         dialPiecewise(s.Dial),
+			DialContext:         s.Dial,
 			DisableCompression:  true,
 			MaxIdleConnsPerHost: s.MaxIdle,
 			WriteBufferSize:     writeBuffer,
@@ -109,6 +109,9 @@ func NewOrigin(s OriginSettings) (*Origin, error) {
 			// upstream's headers are kept in memory.
 			MaxResponseHeaderBytes: 1 << 20,
 		},
+	}
+	if !s.H2C { // whose frames are no heads
+		o.transport.DialContext = dialPiecewise(s.Dial)
 	}
 	if secure {
 		if o.transport.DialTLSContext, err = s.dialTLS(base.Hostname()); err != nil {
