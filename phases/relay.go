@@ -98,11 +98,11 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 		}
 		return rest.handOver(ctx, it), nil
 	}
-	it.Chunk = newLargeChunk() // its head is there: so is the beginning, if not all of it
+	it.Chunk = newLargeChunk() // most are there when their head is, and go out in one piece
 	switch err := it.Chunk.Fill(watch.read); {
 	case err == nil:
 		rest := w.rest(watch, result)
-		rest.fast = true
+		rest.fast = it.Chunk.n >= smallChunk
 		return rest.handOver(ctx, it), nil
 	case err != io.EOF && it.Chunk.n == 0:
 		it.Free() // nothing of it has been passed on

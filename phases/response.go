@@ -82,7 +82,8 @@ type Chunk struct {
 }
 
 // What one read from upstream takes in at most. A stream that waits for its next
-// event keeps a chunk meanwhile, so that is a small one, which most events fit in.
+// event keeps a chunk meanwhile, so that is a small one, which most events fit in,
+// unless the last pieces came at once.
 const (
 	smallChunk = 1 << 10
 	largeChunk = 16 << 10

@@ -15,7 +15,7 @@ import (
 type Rest struct {
 	way    wayOut
 	watch  *answerWatch
-	fast   bool   // more than a small chunk has been read of it: the next is there
+	fast   bool   // the next piece is expected at once, and read into a large chunk
 	result Result // of the task
 	done   func(Result, error)
 

@@ -8,9 +8,16 @@ import (
 // TestCollectorIsPaced: a small heap may grow to the same size, however little of
 // it is alive, a large one by half.
 func TestCollectorIsPaced(t *testing.T) {
-	for live, want := range map[uint64]int{0: 5000, 1 << 20: 5000, 16 << 20: 600, 56 << 20: 100, 64 << 20: 75, 112 << 20: 50, 113 << 20: 50, 1 << 40: 50} {
-		if got := gcPercent(live); got != want {
-			t.Errorf("%d bytes alive: %d %%, want %d %%", live, got, want)
+	const mb = 1 << 20
+	for _, tt := range []struct {
+		live, roots uint64
+		want        int
+	}{
+		{0, 0, 5000}, {mb, 0, 5000}, {16 * mb, 0, 600}, {56 * mb, 0, 100}, {64 * mb, 0, 75}, {112 * mb, 0, 50}, {113 * mb, 0, 50}, {1 << 40, 0, 50},
+		{16 * mb, 16 * mb, 300}, {16 * mb, 80 * mb, 100}, {100 * mb, 100 * mb, 50},
+	} {
+		if got := gcPercent(tt.live, tt.roots); got != tt.want {
+			t.Errorf("%d bytes alive and %d of roots: %d %%, want %d %%", tt.live, tt.roots, got, tt.want)
 		}
 	}
 	before := debug.SetGCPercent(77)

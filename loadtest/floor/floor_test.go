@@ -143,34 +143,46 @@ func TestRelayOfWhatFails(t *testing.T) {
 }
 
 // TestContract: token ids follow render, and every leg has what came in with the
-// request, the client's id or one of its own, and the mark of a leg.
+// request, the client's id or one of its own, and the mark of a leg. Whoever makes
+// the legs makes them so.
 func TestContract(t *testing.T) {
-	sent := new(legs)
-	floor := newRelay(start(t, sent.before(newBackend(backendSettings{tokens: 2, tensorBytes: 100, eventBytes: 10}))), relaySettings{contract: true})
-	defer floor.close()
-	const body = `{"max_tokens":2,"stream":true}`
-	in := httptest.NewRequest(http.MethodPost, chat, strings.NewReader(body))
-	in.Header = http.Header{"Authorization": {"Bearer k"}, "Accept-Encoding": {"br"}, requestIDHeader: {"r1"}}
-	out := httptest.NewRecorder()
-	floor.ServeHTTP(out, in)
-	const shaped = `{"tokens":{"token_ids":[15496,15496]},"max_tokens":2,"stream":true}`
-	seen := sent.take()
-	if want := []string{chat + "/render  " + body, chat + " prefill " + shaped, chat + " decode " + shaped}; fmt.Sprint(seen) != fmt.Sprint(want) || strings.Count(out.Body.String(), "\n\n") != 3 {
-		t.Errorf("%v\n%s", seen, out.Body)
-	}
-	for _, leg := range seen {
-		if h := leg.header; h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") != "" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
-			t.Errorf("%s: %v", leg.path, h)
-		}
-	}
-	url := start(t, floor)
-	if status, _ := post(t, url+chat, "", body); status != 200 || sent.take()[0].header.Get(requestIDHeader) == "" {
-		t.Errorf("status %d, or no id", status)
-	}
-	for _, bad := range []string{"", "[]"} {
-		if status, _ := post(t, url+chat, "", bad); status != http.StatusBadGateway {
-			t.Errorf("%q: %d", bad, status)
-		}
+	for _, flags := range [][]string{{"-contract"}, {"-contract", "-actors"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			sent := new(legs)
+			up := start(t, sent.before(newBackend(backendSettings{tokens: 2, tensorBytes: 100, eventBytes: 10})))
+			url := running(t, append([]string{"relay", "-up", up}, flags...)...)
+			const body = `{"max_tokens":2,"stream":true}`
+			r, err := http.NewRequest(http.MethodPost, url+chat, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Authorization": {"Bearer k"}, "Accept-Encoding": {"br"}, requestIDHeader: {"r1"}}
+			r.Close = true
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			const shaped = `{"tokens":{"token_ids":[15496,15496]},"max_tokens":2,"stream":true}`
+			seen := sent.take()
+			if want := []string{chat + "/render  " + body, chat + " prefill " + shaped, chat + " decode " + shaped}; err != nil || fmt.Sprint(seen) != fmt.Sprint(want) || strings.Count(string(text), "\n\n") != 3 {
+				t.Errorf("%v\n%s %v", seen, text, err)
+			}
+			for _, leg := range seen {
+				if h := leg.header; h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") == "br" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
+					t.Errorf("%s: %v", leg.path, h)
+				}
+			}
+			if status, _ := post(t, url+chat, "", body); status != 200 || sent.take()[0].header.Get(requestIDHeader) == "" {
+				t.Errorf("status %d, or no id", status)
+			}
+			for _, bad := range []string{"", "[]"} {
+				if status, _ := post(t, url+chat, "", bad); status != http.StatusBadGateway {
+					t.Errorf("%q: %d", bad, status)
+				}
+			}
+		})
 	}
 }
 
@@ -244,33 +256,42 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestItEndsWhenItIsTold, with a stream under way.
-func TestItEndsWhenItIsTold(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+// running runs a command until the test ends, which it must do well, and returns
+// its URL.
+func running(t *testing.T, args ...string) (url string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{"backend", "-interval", time.Hour.String()}, in, io.Discard)
-	}()
+	go func() { ended <- run(ctx, args, in, io.Discard) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequest(http.MethodPost, strings.TrimSpace(url)+chat, strings.NewReader(`{"stream":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set(profileHeader, "decode")
-	r.Close = true
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return strings.TrimSpace(url)
+}
+
+// TestItEndsWhenItIsTold, with a stream under way.
+func TestItEndsWhenItIsTold(t *testing.T) {
+	var answer *http.Response
+	t.Run("a stream", func(t *testing.T) {
+		r, err := http.NewRequest(http.MethodPost, running(t, "backend", "-interval", time.Hour.String())+chat, strings.NewReader(`{"stream":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(profileHeader, "decode")
+		r.Close = true
+		if answer, err = http.DefaultClient.Do(r); err != nil {
+			t.Fatal(err)
+		}
+	})
 	defer answer.Body.Close()
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if _, err := io.ReadAll(answer.Body); err == nil {
 		t.Error("the stream ends well")
 	}

@@ -77,7 +77,10 @@ func answer(w http.ResponseWriter, r *http.Request) {
 }
 
 // local are servers within this process.
-type local struct{ running, started atomic.Int64 }
+type local struct {
+	running, started atomic.Int64
+	relays           []string // the flags of each
+}
 
 func (l *local) start() (*server, error) {
 	s := httptest.NewServer(http.HandlerFunc(answer))

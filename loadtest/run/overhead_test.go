@@ -15,7 +15,8 @@ import (
 var _ servers = (*local)(nil)
 
 func (l *local) backend(context.Context, time.Duration) (*server, error) { return l.start() }
-func (l *local) relay(context.Context, string, ...string) (*server, error) {
+func (l *local) relay(_ context.Context, _ string, flags ...string) (*server, error) {
+	l.relays = append(l.relays, strings.Join(flags, " "))
 	return l.start()
 }
 func (l *local) coordinator(context.Context, string, bool) (*server, error) {
@@ -46,7 +47,10 @@ func TestAllIsMeasured(t *testing.T) {
 		t.Errorf("bounds %v, want %v", bounds, want)
 	}
 	if len(b.shares) != 2 || b.shares[0].Name != b.rows[0].Name || b.shares[1].Name != b.rows[1].Name {
-		t.Errorf("the contract's share: %+v", b.shares)
+		t.Errorf("in steps: %+v", b.shares)
+	}
+	if want := []string{"", "-contract", "-contract -actors"}; !slices.Equal(servers.relays[:3], want) || strings.Join(servers.relays[3:], "") != "" {
+		t.Errorf("relays %q, want %q and plain ones", servers.relays, want)
 	}
 	if n := len(b.lines); n != 3+3+2 {
 		t.Errorf("%d lines of growth", n)

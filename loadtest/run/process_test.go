@@ -26,7 +26,7 @@ func TestProcessesServeAndEnd(t *testing.T) {
 	p := played(t, "server")
 	for name, start := range map[string]func() (*server, error){
 		"backend":     func() (*server, error) { return p.backend(t.Context(), time.Second) },
-		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1", "-contract") },
+		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1") },
 		"coordinator": func() (*server, error) { return p.coordinator(t.Context(), "http://127.0.0.1:1", true) },
 	} {
 		s, err := start()

@@ -43,11 +43,11 @@ func (b *bench) requests(ctx context.Context) error {
 		{name: "four 400 KB images, tensors of 1 MB, 4 clients", request: fourImages, clients: 4, bound: 1.6, tokens: 2.5},
 	} {
 		targets := []*server{s.floor, s.coordinator}
-		if r.tokens > 0 {
-			targets = append(targets, s.tokensIn)
-		}
 		if r.shares {
 			targets = append(targets, s.contract, s.manned)
+		}
+		if r.tokens > 0 {
+			targets = append(targets, s.tokensIn)
 		}
 		reports, err := b.inTurn(ctx, r.name, targets, r.request, r.clients)
 		if err != nil {
@@ -56,7 +56,7 @@ func (b *bench) requests(ctx context.Context) error {
 		floor := each(reports[0], cpu)
 		b.rows = append(b.rows, ratio(r.name, "µs", floor, each(reports[1], cpu), r.bound))
 		if r.tokens > 0 {
-			b.rows = append(b.rows, ratio("the same, use_openai_format = false", "µs", floor, each(reports[2], cpu), r.tokens))
+			b.rows = append(b.rows, ratio("the same, use_openai_format = false", "µs", floor, each(reports[len(reports)-1], cpu), r.tokens))
 		}
 		if r.shares {
 			b.shares = append(b.shares, share{r.name, "µs", median(floor), median(each(reports[2], cpu)),

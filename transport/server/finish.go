@@ -26,8 +26,7 @@ func (s *Server) logRecord(rec *Record) {
 	if rec.Status >= 500 {
 		level = slog.LevelWarn
 	}
-	ctx := context.Background()
-	if !s.log.Enabled(ctx, level) {
+	if !s.log.Enabled(context.Background(), level) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 24+len(rec.Steps))
@@ -70,9 +69,15 @@ func (s *Server) logRecord(rec *Record) {
 		add(rec.step(i))
 	}
 	add(slog.Duration("overhead", rec.Overhead), slog.Duration("first_byte", rec.FirstByte), slog.Duration("total", rec.Total))
-	line := slog.NewRecord(time.Now(), level, "request", 0) // who calls is not shown: slog would find it out for each line all the same
+	s.line(level, attrs)
+}
+
+// line logs what slog's own methods would, but does not find out who calls, which
+// they do though nobody is shown it.
+func (s *Server) line(level slog.Level, attrs []slog.Attr) {
+	line := slog.NewRecord(time.Now(), level, "request", 0)
 	line.AddAttrs(attrs...)
-	_ = s.log.Handler().Handle(ctx, line)
+	_ = s.log.Handler().Handle(context.Background(), line)
 }
 
 // step is how long a step took: in queues, and at work.

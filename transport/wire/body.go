@@ -143,11 +143,6 @@ func (b *Body) Get(name string) []byte {
 	return nil
 }
 
-// hasAny reports whether there is a member of one of these names.
-func (b *Body) hasAny(names []string) bool {
-	return slices.ContainsFunc(b.members, func(m member) bool { return slices.ContainsFunc(names, m.is) })
-}
-
 // Edit returns an editable copy of the body's list of members. The text is
 // shared.
 func (b *Body) Edit() *Edit {
@@ -192,7 +187,9 @@ var usual = map[string]Text{"1": Raw("1"), "true": Raw("true"), "false": Raw("fa
 
 // Delete removes the members of these names.
 func (e *Edit) Delete(names ...string) {
-	e.body.members = slices.DeleteFunc(e.body.members, func(m member) bool { return slices.ContainsFunc(names, m.is) })
+	e.body.members = slices.DeleteFunc(e.body.members, func(m member) bool {
+		return slices.ContainsFunc(names, m.is)
+	})
 }
 
 // Payload returns the edited object as the pieces of an outgoing body.

@@ -83,9 +83,6 @@ var Passthrough = &Protocol{Name: "passthrough"}
 var stripped = []string{"kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
 	"routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank", "tokens"}
 
-// hiding are the members in which some of that can be hidden.
-var hiding = []string{"vllm_xargs", "sampling_params"}
-
 // Sanitize returns the body without what a client may not send.
 func Sanitize(b *Body) *Body { return sanitize(b, stripped) }
 
@@ -94,9 +91,6 @@ func Sanitize(b *Body) *Body { return sanitize(b, stripped) }
 func SanitizePassthrough(b *Body) *Body { return sanitize(b, stripped[:len(stripped)-1]) }
 
 func sanitize(b *Body, names []string) *Body {
-	if !b.hasAny(names) && !b.hasAny(hiding) {
-		return b
-	}
 	e := b.Edit()
 	e.Delete(names...)
 	e.replace("vllm_xargs", dropTransferParams)
