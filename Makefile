@@ -124,7 +124,7 @@ bench: ## benchmarks beside the code
 	go test -run '^$$' -bench . -benchmem ./actors/... ./transport/...
 
 .PHONY: overhead
-overhead: build ## what a coordinator costs beside a floor, as in docs/performance.md: 3 minutes (OVERHEAD=-quick: one)
+overhead: build ## what a coordinator costs beside a floor, as in docs/performance.md: 4 minutes (OVERHEAD=-quick: one)
 	go build -trimpath -o bin/floor ./loadtest/floor
 	go build -trimpath -o bin/loadtest ./loadtest/run
 	bin/loadtest overhead -coordinator bin/coordinator -floor bin/floor $(OVERHEAD)
