@@ -98,8 +98,12 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 		}
 		return rest.handOver(ctx, it), nil
 	}
-	it.Chunk = newLargeChunk() // most are there when their head is, and go out in one piece
-	switch err := it.Chunk.Fill(watch.read); {
+	it.Chunk = newLargeChunk()
+	fill := it.Chunk.Fill
+	if answer.Length() >= 0 { // one that is made already, and goes out in one piece if it fits in
+		fill = it.Chunk.FillUp
+	}
+	switch err := fill(watch.read); {
 	case err == nil:
 		rest := w.rest(watch, result)
 		rest.fast = it.Chunk.n >= smallChunk

@@ -112,6 +112,16 @@ func (c *Chunk) Fill(read func([]byte) (int, error)) (err error) {
 	return err
 }
 
+// FillUp reads until the chunk is full, or there is an error.
+func (c *Chunk) FillUp(read func([]byte) (int, error)) (err error) {
+	for c.n = 0; err == nil && c.n < len(c.buf); {
+		var n int
+		n, err = read(c.buf[c.n:])
+		c.n += n
+	}
+	return err
+}
+
 // Set fills the chunk with the beginning of text, and returns how much of it.
 func (c *Chunk) Set(text []byte) int {
 	c.n = copy(c.buf, text)

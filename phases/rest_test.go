@@ -154,47 +154,77 @@ func TestRestOfABrokenWrite(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsThereIsOnePiece: of an answer that is not streamed more is
-// there than a small chunk takes, and of a stream of which one was full. In small
-// pieces each would go out by itself.
+// TestAnAnswerThatIsThereIsOnePiece: one that says its length goes out whole, if it
+// fits into a large chunk, though net/http has it in two reads; else what fits,
+// and the rest in large pieces.
 func TestAnAnswerThatIsThereIsOnePiece(t *testing.T) {
-	body, kind := strings.Repeat("data: {}\n\n", 3*smallChunk/10), "application/json"
+	body := ""
 	up := reserving(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		io.WriteString(w, body)
 	})
-	open := func() *gateway.Answer {
-		answer, _, err := up.Open(t.Context(), gateway.Leg{Path: "/", Body: func(string) wire.Payload { return wire.NewPayload(nil) }})
+	for _, size := range []int{1, smallChunk + 1, 10 << 10, largeChunk - 1, largeChunk, largeChunk + 1, 5 * largeChunk} {
+		body = strings.Repeat("x", size)
+		out, answer := NewResponse(), opened(t, up)
+		result, err := wayOut{out: out}.relay(t.Context(), answer, nil, "the result")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return answer
+		later, more := result.(Later)
+		if more {
+			later(func(Result, error) {})
+		}
+		it := <-out.Items()
+		if more != (size > largeChunk) || len(it.Chunk.Bytes()) != min(size, largeChunk) {
+			t.Errorf("of %d bytes %d are in the first piece, and there is more: %t", size, len(it.Chunk.Bytes()), more)
+		}
+		it.Free()
+		if !more {
+			answer.Close()
+			continue
+		}
+		left := size - largeChunk
+		if err := it.Rest.Relay(func(piece []byte, _ time.Time) error {
+			left -= len(piece)
+			return nil
+		}); err != nil || left != 0 {
+			t.Errorf("of %d bytes %d did not come; %v", size, left, err)
+		}
 	}
-	out := NewResponse()
-	answer := open()
-	result, err := wayOut{out: out}.relay(t.Context(), answer, nil, "the result")
-	answer.Close()
-	if _, later := result.(Later); later || err != nil {
-		t.Fatalf("of a whole answer there is more to come; %v", err)
+}
+
+// TestAStreamThatIsThere: of one whose beginning filled a small chunk the next piece
+// is a large one.
+func TestAStreamThatIsThere(t *testing.T) {
+	body := strings.Repeat("data: {}\n\n", 3*smallChunk/10)
+	up := reserving(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, body)
+	})
+	for held, first := range map[int]int{smallChunk: len(body), smallChunk - 1: smallChunk} {
+		out := NewResponse()
+		result, err := wayOut{out: out}.relay(t.Context(), opened(t, up), []byte(strings.Repeat(" ", held)), "the result")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.(Later)(func(Result, error) {})
+		var pieces []int
+		if err := (<-out.Items()).Rest.Relay(func(piece []byte, _ time.Time) error {
+			pieces = append(pieces, len(piece))
+			return nil
+		}); err != nil || pieces[0] != first {
+			t.Errorf("%d bytes held, pieces of %d bytes, want %d at first; %v", held, pieces, first, err)
+		}
 	}
-	it := <-out.Items()
-	if string(it.Chunk.Bytes()) != body {
-		t.Errorf("%d bytes of %d", len(it.Chunk.Bytes()), len(body))
-	}
-	it.Free()
-	kind = "text/event-stream"
-	out = NewResponse()
-	result, err = wayOut{out: out}.relay(t.Context(), open(), []byte(strings.Repeat(" ", smallChunk)), "the result")
+}
+
+// opened is an answer of an upstream.
+func opened(t *testing.T, up *gateway.Upstream) *gateway.Answer {
+	t.Helper()
+	answer, _, err := up.Open(t.Context(), gateway.Leg{Path: "/", Body: func(string) wire.Payload { return wire.NewPayload(nil) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	result.(Later)(func(Result, error) {})
-	var pieces []int
-	if err := (<-out.Items()).Rest.Relay(func(piece []byte, _ time.Time) error {
-		pieces = append(pieces, len(piece))
-		return nil
-	}); err != nil || len(pieces) != 1 || pieces[0] != len(body) {
-		t.Errorf("pieces of %d bytes, of %d; %v", pieces, len(body), err)
-	}
+	return answer
 }

@@ -28,8 +28,8 @@ func isSet(name string, environ []string) bool {
 	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// room is what the heap takes before it is collected, if a few MB of it are alive
-// or more. It is bought back: with 55 MB a text request took a tenth more CPU.
+// room is what the heap takes before it is collected, however little of it is
+// alive. It is bought back: with 55 MB a text request took a tenth more CPU.
 const room = 112 << 20
 
 // paceCollector keeps the garbage collector from running all the time, unless
@@ -57,6 +57,7 @@ func paceCollector(environ []string) {
 // what is alive of it and of what else the collector has to look through, as the
 // runtime counts.
 func gcPercent(live, roots uint64) int {
-	const least, most = 50, 5000
+	const least = 50
+	const most = room / (4 << 20) * 100 // the runtime's least heap is 4 MB of these percent
 	return int(max(least, min(most, (room-min(live, room))*100/max(live+roots, 1))))
 }

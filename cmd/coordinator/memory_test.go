@@ -13,7 +13,7 @@ func TestCollectorIsPaced(t *testing.T) {
 		live, roots uint64
 		want        int
 	}{
-		{0, 0, 5000}, {mb, 0, 5000}, {16 * mb, 0, 600}, {56 * mb, 0, 100}, {64 * mb, 0, 75}, {112 * mb, 0, 50}, {113 * mb, 0, 50}, {1 << 40, 0, 50},
+		{0, 0, 2800}, {mb, 0, 2800}, {16 * mb, 0, 600}, {56 * mb, 0, 100}, {64 * mb, 0, 75}, {112 * mb, 0, 50}, {113 * mb, 0, 50}, {1 << 40, 0, 50},
 		{16 * mb, 16 * mb, 300}, {16 * mb, 80 * mb, 100}, {100 * mb, 100 * mb, 50},
 	} {
 		if got := gcPercent(tt.live, tt.roots); got != tt.want {

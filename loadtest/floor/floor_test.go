@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -170,7 +171,7 @@ func TestContract(t *testing.T) {
 				t.Errorf("%v\n%s %v", seen, text, err)
 			}
 			for _, leg := range seen {
-				if h := leg.header; h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") == "br" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
+				if h := leg.header; h.Get("Authorization") != "Bearer k" || h.Get("Accept-Encoding") != "" || h.Get(requestIDHeader) != "r1" || h.Get("X-Coordinator-Hop") != "1" {
 					t.Errorf("%s: %v", leg.path, h)
 				}
 			}
@@ -263,7 +264,11 @@ func running(t *testing.T, args ...string) (url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, args, in, io.Discard) }()
+	go func() {
+		err := run(ctx, args, in, io.Discard)
+		in.CloseWithError(io.ErrClosedPipe) // it may not have come to listen
+		ended <- err
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -280,7 +285,7 @@ func running(t *testing.T, args ...string) (url string) {
 // TestItEndsWhenItIsTold, with a stream under way.
 func TestItEndsWhenItIsTold(t *testing.T) {
 	var answer *http.Response
-	t.Run("a stream", func(t *testing.T) {
+	if !t.Run("a stream", func(t *testing.T) {
 		r, err := http.NewRequest(http.MethodPost, running(t, "backend", "-interval", time.Hour.String())+chat, strings.NewReader(`{"stream":true}`))
 		if err != nil {
 			t.Fatal(err)
@@ -290,10 +295,31 @@ func TestItEndsWhenItIsTold(t *testing.T) {
 		if answer, err = http.DefaultClient.Do(r); err != nil {
 			t.Fatal(err)
 		}
-	})
+	}) {
+		return
+	}
 	defer answer.Body.Close()
 	if _, err := io.ReadAll(answer.Body); err == nil {
 		t.Error("the stream ends well")
+	}
+}
+
+// TestActorsMakeTheLegs of a relay that was told so: whoever serves the request does
+// not.
+func TestActorsMakeTheLegs(t *testing.T) {
+	for _, s := range []relaySettings{{}, {actors: true}} {
+		var makers []string
+		up := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
+		relay := newRelay(up, s)
+		defer relay.close()
+		relay.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			_, crewed := ctx.Value(exchangeKey{}).(*exchange)
+			makers = append(makers, fmt.Sprint(crewed))
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		if status, _ := post(t, start(t, relay)+chat, "", "{}"); status != 200 || makers[0] != fmt.Sprint(s.actors) {
+			t.Errorf("actors %t: status %d, by actors: %s", s.actors, status, makers)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func TestProcessesServeAndEnd(t *testing.T) {
 	p := played(t, "server")
 	for name, start := range map[string]func() (*server, error){
 		"backend":     func() (*server, error) { return p.backend(t.Context(), time.Second) },
-		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1") },
+		"relay":       func() (*server, error) { return p.relay(t.Context(), "http://127.0.0.1:1", "-contract") },
 		"coordinator": func() (*server, error) { return p.coordinator(t.Context(), "http://127.0.0.1:1", true) },
 	} {
 		s, err := start()
@@ -35,6 +35,9 @@ func TestProcessesServeAndEnd(t *testing.T) {
 		}
 		if _, err := get(t.Context(), s.url+"/healthz"); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if args, err := os.ReadFile("/proc/" + itoa(s.pid) + "/cmdline"); err != nil || name == "relay" && !strings.HasSuffix(string(args), "\x00-contract\x00") {
+			t.Errorf("%s: %q, %v", name, args, err)
 		}
 		s.stop()
 		if _, err := os.Stat("/proc/" + itoa(s.pid)); err == nil {

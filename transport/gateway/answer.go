@@ -61,6 +61,9 @@ func (a *Answer) begin(first []byte) {
 	}
 }
 
+// Length is how many bytes the answer says that it has; -1 if it does not say.
+func (a *Answer) Length() int64 { return a.attempt.resp.ContentLength }
+
 // Limit is how many bytes of an answer are held here at most, by whoever has to read
 // it whole.
 func (a *Answer) Limit() int { return a.attempt.u.MaxAnswer }

@@ -12,7 +12,7 @@ import (
 
 // flatSize is how large a body is at most that is copied into one piece. net/http
 // knows such a reader, and sends it with the headers in one write, if both have
-// room in its buffer. A larger one takes two writes in any case: see piecewise.
+// room in its buffer. A larger one goes out by piecewise.
 const flatSize = writeBuffer - 2<<10
 
 // flatBody is the body of a leg in one piece, in a buffer that others use again
