@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -110,8 +111,14 @@ func TestOnePromptFailsInTheMiddleOfTheStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
+			body := bufio.NewReader(resp.Body)
+			first, err := body.ReadBytes('\n') // of the other prompt: this one waits
+			if err != nil {
+				t.Fatal(err)
+			}
 			gate.Release()
-			text, err := io.ReadAll(resp.Body)
+			text, err := io.ReadAll(body)
+			text = append(first, text...)
 			events := strings.Split(strings.TrimSuffix(string(text), "\n\n"), "\n\n")
 			last := strings.TrimPrefix(events[len(events)-1], "data: ")
 			o := readError(t, last)
