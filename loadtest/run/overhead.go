@@ -115,9 +115,9 @@ func (b *bench) unmet() (err error) {
 // stage is a backend with floors and coordinators in front of it.
 type stage struct {
 	backend, floor, coordinator *server
-	// contract is a floor that keeps the contract, manned one whose legs are made by
+	// contract is a floor that keeps the contract, actors one whose legs are made by
 	// actors besides.
-	contract, manned *server
+	contract, actors *server
 	tokensIn         *server // the coordinator with use_openai_format = false
 }
 
@@ -144,7 +144,7 @@ func (b *bench) stage(ctx context.Context, interval time.Duration, all bool) (s 
 	start(&s.coordinator, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, true) })
 	if all {
 		start(&s.contract, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, "-contract") })
-		start(&s.manned, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, "-contract", "-actors") })
+		start(&s.actors, func() (*server, error) { return b.servers.relay(ctx, s.backend.url, "-contract", "-actors") })
 		start(&s.tokensIn, func() (*server, error) { return b.servers.coordinator(ctx, s.backend.url, false) })
 	}
 	if err != nil {

@@ -44,7 +44,7 @@ func (b *bench) requests(ctx context.Context) error {
 	} {
 		targets := []*server{s.floor, s.coordinator}
 		if r.shares {
-			targets = append(targets, s.contract, s.manned)
+			targets = append(targets, s.contract, s.actors)
 		}
 		if r.tokens > 0 {
 			targets = append(targets, s.tokensIn)

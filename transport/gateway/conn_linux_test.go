@@ -49,12 +49,7 @@ func TestLegsGoOutAtOnce(t *testing.T) {
 	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	s.Start()
 	defer s.Close()
-	o, err := NewOrigin(OriginSettings{Address: s.URL, MaxIdle: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	r := see(t, o)
+	r := seeOver(t, s.URL)
 	sizes := []int{100, flatSize + 1, 20 << 10, 24 << 10, 100}
 	for _, size := range sizes {
 		sent := leg("")

@@ -30,12 +30,7 @@ func TestLargeLegsArriveWhole(t *testing.T) {
 		fmt.Fprintf(w, "%d %x", len(got), sum(got))
 	}))
 	defer s.Close()
-	o, err := NewOrigin(OriginSettings{Address: s.URL, MaxIdle: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	r := see(t, o)
+	r := seeOver(t, s.URL)
 	for i := range 6 {
 		e := object.Edit()
 		if i%2 == 1 {

@@ -59,6 +59,17 @@ func see(t *testing.T, o *Origin, edit ...func(*UpstreamSettings)) *rig {
 	return r
 }
 
+// seeOver makes a rig of an origin over TCP, which keeps one connection.
+func seeOver(t *testing.T, url string) *rig {
+	t.Helper()
+	o, err := NewOrigin(OriginSettings{Address: url, MaxIdle: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	return see(t, o)
+}
+
 // retrying has legs sent up to so many times, without a pause.
 func retrying(attempts int) func(*UpstreamSettings) {
 	return func(s *UpstreamSettings) { s.Retries.MaxAttempts = attempts }
