@@ -48,18 +48,31 @@ func (l *leg) answerEncoding(p *prompt, im *image) error {
 // for this request already. A retry of an encode that has no answer is none.
 func (l *leg) beginEncoding(hash string) *encoding {
 	c, id := l.cluster, l.record.RequestID
+	work := &encoding{leg: id}
 	c.mu.Lock()
 	request := c.requests.of(id)
-	again := slices.ContainsFunc(request.encoding[hash], func(other *encoding) bool {
-		return other.answered || !other.over && other.leg == id
-	})
-	work := &encoding{leg: id}
+	earlier := earlierEncoding(request.encoding[hash], id)
 	request.encoding[hash] = append(request.encoding[hash], work)
 	c.mu.Unlock()
-	if again && c.options.EC != ECMooncake { // which has one for each place of an image
-		l.violate("image %s is encoded more than once", hash)
+	if earlier != nil && c.options.EC != ECMooncake { // which has one for each place of an image
+		l.violate("image %s is encoded more than once, before by %s", hash, earlier.leg)
 	}
 	return work
+}
+
+// earlierEncoding returns one that makes a leg's needless, nil if there is none. One
+// with the leg's own id comes first: there is no excuse for that.
+func earlierEncoding(before []*encoding, id string) *encoding {
+	var found *encoding
+	for _, other := range before {
+		switch own := other.leg == id; {
+		case own && !other.over:
+			return other
+		case other.answered:
+			found = other
+		}
+	}
+	return found
 }
 
 func (l *leg) endEncoding(work *encoding, answered bool) {

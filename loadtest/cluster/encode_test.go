@@ -156,13 +156,14 @@ func TestEncodeTwice(t *testing.T) {
 		fault     Fault
 		first     string // id
 		again     string
-		violation bool
+		violation string
 	}{
-		{"same id", Fault{Leg: "unknown"}, "x", "x", true},
-		{"retry after an answer", Fault{Leg: "unknown"}, "x", "x-r1", true},
-		{"retry after a failure", Fault{Leg: Encode, Status: 503, Times: 1}, "x", "x-r1", false},
-		{"retry after half an answer", Fault{Leg: Encode, BreakAfter: new(0), Times: 1}, "x", "x-r1", false},
-		{"other request", Fault{Leg: "unknown"}, "x", "y", false},
+		{"same id", Fault{Leg: "unknown"}, "x", "x", "more than once, before by x"},
+		{"retry after an answer", Fault{Leg: "unknown"}, "x", "x-r1", "more than once, before by x"},
+		{"first attempt after the retry's answer", Fault{Leg: "unknown"}, "x-r1", "x", "more than once, before by x-r1"},
+		{"retry after a failure", Fault{Leg: Encode, Status: 503, Times: 1}, "x", "x-r1", ""},
+		{"retry after half an answer", Fault{Leg: Encode, BreakAfter: new(0), Times: 1}, "x", "x-r1", ""},
+		{"other request", Fault{Leg: "unknown"}, "x", "y", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := start(t, Options{})
@@ -175,9 +176,7 @@ func TestEncodeTwice(t *testing.T) {
 				r.send(call{leg: Encode, id: id, body: p.encodeChat(t, i, cat)})
 				r.wait(State.Idle)
 			}
-			if s := r.State(); (s.ViolationCount == 1) != test.violation {
-				t.Errorf("violations %q", s.Violations)
-			}
+			r.wantViolation(test.violation)
 		})
 	}
 	// Two at once, as of a coordinator that does not know that they are the same.
@@ -192,7 +191,7 @@ func TestEncodeTwice(t *testing.T) {
 	gate.Release()
 	<-first
 	<-again
-	r.wantViolation("more than once")
+	r.wantViolation("more than once, before by x")
 }
 
 // TestDescriptorsMustComeBack has what prefill may present, and what not.
