@@ -99,7 +99,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				answer.Discard()
 				return failed, nil
 			case answer.Status >= 300:
-				return way.relay(ctx, answer, nil, rejected)
+				return p.relay(ctx, way, answer, nil, rejected)
 			}
 			held, err := p.holdBack(answer, proto)
 			if err != nil {
@@ -108,9 +108,19 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				}
 				return failed, nil
 			}
-			return way.relay(ctx, answer, held, served)
+			return p.relay(ctx, way, answer, held, served)
 		}}},
 	}, nil
+}
+
+// relay passes a probe's answer on. One that breaks before anything of it has gone
+// out is none.
+func (p *conditional) relay(ctx context.Context, way wayOut, answer *gateway.Answer, held []byte, as probe) (Result, error) {
+	result, err := way.relay(ctx, answer, held, as)
+	if isUnsent(ctx, err) {
+		return failed, nil
+	}
+	return result, err
 }
 
 // holdBack holds a hit as decode would: a worker that fails before it says

@@ -195,13 +195,17 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 		}
 	} else if d.hold {
 		if held, err = holdBack(answer, d.proto); err != nil {
-			return nil, d.failedInside(ctx, err)
+			return nil, d.failedInside(ctx, reasonFirstEvent, err)
 		}
 	}
 	if err := d.beside.answered(answer.Status); err != nil {
 		return nil, err
 	}
-	return d.way.relay(ctx, answer, held, Decoded{Status: answer.Status, Attempts: sent.Attempts})
+	result, err = d.way.relay(ctx, answer, held, Decoded{Status: answer.Status, Attempts: sent.Attempts})
+	if answer.Status/100 == 2 && isUnsent(ctx, err) {
+		return nil, d.failedInside(ctx, reasonBroken, err)
+	}
+	return result, err
 }
 
 // worthRerun returns the reason to run again after an answer that is a failure,
@@ -254,12 +258,19 @@ func (d *decoding) from(reason string) string {
 	return d.rerun
 }
 
-// failedInside says what becomes of an answer that failed while it was held.
-func (d *decoding) failedInside(ctx context.Context, err error) error {
-	if ctx.Err() != nil || !d.mayRerun(ctx, "first_event", "") {
+// Reasons to run again after an answer that began well: its stream failed while it
+// was held, and it broke before anything of it was passed on.
+const (
+	reasonFirstEvent = "first_event"
+	reasonBroken     = "broken"
+)
+
+// failedInside says what becomes of an answer that failed while we had all of it.
+func (d *decoding) failedInside(ctx context.Context, reason string, err error) error {
+	if ctx.Err() != nil || !d.mayRerun(ctx, reason, "") {
 		return err
 	}
-	return &again{d.rerun, "first_event", err}
+	return &again{d.rerun, reason, err}
 }
 
 func (p *decode) Join(r *Request, results []Result) (Verdict, error) {

@@ -217,7 +217,7 @@ func rerunReason(sent *gateway.Sent) string {
 	case reason != "":
 		return reason
 	case sent.Status == http.StatusOK:
-		return "first_event"
+		return reasonFirstEvent
 	}
 	return worthRerun(sent.Status)
 }

@@ -1,8 +1,8 @@
 package phases
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
@@ -77,8 +77,9 @@ func (w wayOut) begun() bool {
 // relay sends an answer out, after what was read of it already. It returns the
 // result of its task, or one that comes later, which closes the answer. A stream
 // of events goes out with its head first: its first event may be a while, and the
-// client sees that it has been taken. Of any other nothing goes out before there
-// is some of it: an answer that breaks before that is made good for by an error.
+// client sees that it has been taken. Of any other nothing goes out before there is
+// some of it, or, if it says its length, all of it or a large chunk. One that breaks
+// before that is an unsent error.
 func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	if w.batch != nil {
 		return w.relayPart(ctx, answer, held, result)
@@ -103,18 +104,30 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 	if answer.Length() >= 0 { // one that is made already, and goes out in one piece if it fits in
 		fill = it.Chunk.FillUp
 	}
-	switch err := fill(watch.read); {
-	case err == nil:
+	switch err := fill(watch.read); err {
+	case nil:
 		rest := w.rest(watch, result)
 		rest.fast = it.Chunk.n >= smallChunk
 		return rest.handOver(ctx, it), nil
-	case err != io.EOF && it.Chunk.n == 0:
-		it.Free() // nothing of it has been passed on
-		return nil, err
-	default:
+	case io.EOF:
 		w.journal.SetTokensOut(watch.usage.Completion())
-		return result, cmp.Or(w.out.Send(ctx, it), whole(err))
+		return result, w.out.Send(ctx, it)
+	default:
+		it.Free()
+		return nil, &unsent{err}
 	}
+}
+
+// unsent is the fault of an answer that broke before anything of it was passed on.
+type unsent struct{ fault error }
+
+func (u *unsent) Error() string { return u.fault.Error() }
+func (u *unsent) Unwrap() error { return u.fault }
+
+// isUnsent reports whether an error of relay is one, of a request that goes on.
+func isUnsent(ctx context.Context, err error) bool {
+	u := (*unsent)(nil)
+	return errors.As(err, &u) && ctx.Err() == nil
 }
 
 func (w wayOut) rest(watch *answerWatch, result Result) *Rest {

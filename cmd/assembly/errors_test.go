@@ -153,16 +153,6 @@ func TestStreamThatBreaksEndsWithAnErrorEventAndAnAbort(t *testing.T) {
 	}
 }
 
-func TestAnswerThatBreaksIsAborted(t *testing.T) {
-	r := newRig(t, setup{})
-	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, BreakAfter: new(2)})
-	got := r.post(chatPath, chatBody("one two three", false))
-	if got.status != http.StatusOK || got.err == nil || strings.Contains(got.body, "error") {
-		t.Errorf("got %d %v %q", got.status, got.err, got.body)
-	}
-	r.settled()
-}
-
 func TestStreamThatFallsSilentIsBroken(t *testing.T) {
 	r := newRig(t, setup{toml: "[gateway]\nstream_idle_timeout = \"200ms\"\n"})
 	gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2})
