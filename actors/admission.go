@@ -111,6 +111,9 @@ func (e *Engine) forget(s *supervisor) {
 	}
 }
 
+// admission stands for the phase of a request that has not reached one.
+const admission = "admission"
+
 // countOutcome counts how a request ended that failed in a phase, in metrics.
 func (e *Engine) countOutcome(outcome error, phase string) {
 	if outcome != nil && wire.FaultOf(outcome).Kind == wire.Canceled {

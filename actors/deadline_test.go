@@ -86,8 +86,8 @@ func TestTheDeadlineIsOfTheFirstByteOnly(t *testing.T) {
 
 func TestARequestAfterItsDeadlineIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow()
-		rg := engine(t, roomyPools("a"), one("a", s.run))
+		s, reg := newSlow(), prometheus.NewRegistry()
+		rg := setup{pools: roomyPools("a"), metrics: NewMetrics(reg)}.engine(t, one("a", s.run))
 		for _, ago := range []time.Duration{0, time.Minute} {
 			r := &phases.Request{Out: phases.NewResponse(), Deadline: time.Now().Add(-ago)}
 			if err := rg.Start(t.Context(), r); !errors.Is(err, phases.ErrExpired) {
@@ -96,6 +96,9 @@ func TestARequestAfterItsDeadlineIsRefused(t *testing.T) {
 		}
 		if n := s.runs.Load(); n != 0 {
 			t.Errorf("%d tasks ran", n)
+		}
+		if n := counter(t, reg, "llm_d_coordinator_deadline_exceeded_total", "phase", "admission"); n != 2 {
+			t.Errorf("%v counted", n)
 		}
 	})
 }

@@ -194,6 +194,7 @@ func (l *Line) Start(ctx context.Context, r *phases.Request) error {
 func (l *Line) start(ctx context.Context, r *phases.Request) error {
 	e, line := l.engine, l.pipeline.Load()
 	if !r.Deadline.IsZero() && !time.Now().Before(r.Deadline) {
+		e.countOutcome(phases.ErrExpired, admission)
 		return phases.ErrExpired
 	}
 	if err := e.ask(line, r); err != nil {

@@ -40,7 +40,7 @@ type partAnswer struct {
 }
 
 // relayPart brings the answer to one prompt into that of its batch: from its worker,
-// by the task that has it. It needs nothing else of the request any more.
+// by the task that has it. Of a stream it needs nothing else of the request any more.
 func (w wayOut) relayPart(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	if err := refusedPart(answer); err != nil {
 		return nil, err
@@ -48,6 +48,9 @@ func (w wayOut) relayPart(ctx context.Context, answer *gateway.Answer, held []by
 	p := &partAnswer{merge: w.batch.merge, part: w.batch.part, way: w, answer: answer}
 	if p.stream != wire.IsEventStream(answer.Header) {
 		return nil, unusable(errors.New("it is streamed where it was not to be, or not where it was, or is encoded"))
+	}
+	if !p.stream { // it can break, and the prompt start again
+		return result, p.read(ctx, nil)
 	}
 	return Later(func(done func(Result, error)) {
 		err := error(wire.Faultf(wire.Internal, "internal error").Because(errors.New("the answer to a prompt could not be merged: a panic")))
@@ -133,6 +136,7 @@ func (p *partAnswer) readStream(ctx context.Context, held []byte) error {
 	if err := p.begin(ctx, 0); err != nil {
 		return err
 	}
+	p.answer.PassOn()
 	ended := error(nil)
 	for ended == nil {
 		space, err := p.space(max(room, len(held)))
@@ -352,8 +356,11 @@ func (p *partAnswer) readAll() ([]byte, error) {
 		n := 0
 		n, err = p.answer.Read(space)
 		buf.Filled(n)
-		if len(buf.Bytes()) > p.answer.Limit() {
+		switch {
+		case len(buf.Bytes()) > p.answer.Limit():
 			err = unusable(errTooLarge)
+		case err != nil && err != io.EOF:
+			err = &unsent{err}
 		}
 	}
 	if err != io.EOF {

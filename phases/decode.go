@@ -195,15 +195,15 @@ func (d *decoding) run(ctx context.Context) (result Result, err error) {
 		}
 	} else if d.hold {
 		if held, err = holdBack(answer, d.proto); err != nil {
-			return nil, d.failedInside(ctx, reasonFirstEvent, err)
+			return nil, d.failedInside(ctx, err)
 		}
 	}
 	if err := d.beside.answered(answer.Status); err != nil {
 		return nil, err
 	}
 	result, err = d.way.relay(ctx, answer, held, Decoded{Status: answer.Status, Attempts: sent.Attempts})
-	if answer.Status/100 == 2 && isUnsent(ctx, err) {
-		return nil, d.failedInside(ctx, reasonBroken, err)
+	if isUnsent(ctx, err) {
+		return nil, d.broken(ctx, answer, err)
 	}
 	return result, err
 }
@@ -258,19 +258,25 @@ func (d *decoding) from(reason string) string {
 	return d.rerun
 }
 
-// Reasons to run again after an answer that began well: its stream failed while it
-// was held, and it broke before anything of it was passed on.
-const (
-	reasonFirstEvent = "first_event"
-	reasonBroken     = "broken"
-)
+// reasonFirstEvent is why a request runs again whose stream failed while it was held.
+const reasonFirstEvent = "first_event"
 
-// failedInside says what becomes of an answer that failed while we had all of it.
-func (d *decoding) failedInside(ctx context.Context, reason string, err error) error {
-	if ctx.Err() != nil || !d.mayRerun(ctx, reason, "") {
+// failedInside says what becomes of a stream that failed while it was held.
+func (d *decoding) failedInside(ctx context.Context, err error) error {
+	if ctx.Err() != nil || !d.mayRerun(ctx, reasonFirstEvent, "") {
 		return err
 	}
-	return &again{d.rerun, reason, err}
+	return &again{d.rerun, reasonFirstEvent, err}
+}
+
+// broken says what becomes of any other answer that broke before some of it was
+// passed on.
+func (d *decoding) broken(ctx context.Context, answer *gateway.Answer, err error) error {
+	reason := answer.Reason()
+	if reason == "" || answer.Status/100 != 2 || !d.mayRerun(ctx, reason, "") {
+		return err
+	}
+	return &again{d.from(reason), reason, err}
 }
 
 func (p *decode) Join(r *Request, results []Result) (Verdict, error) {

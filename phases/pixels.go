@@ -127,7 +127,7 @@ func (x *pixels) reduceItem(item *wire.Span, to *wire.Reduction) (sent, reason s
 		return sentFull, notStripped
 	}
 	size := int64(len(text) + len(`""`))
-	if x.memory.Charge(size) != nil {
+	if !x.memory.TryCharge(size) {
 		return sentFull, noMemory
 	}
 	x.charged += size

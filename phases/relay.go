@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 
 	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/journal"
@@ -87,6 +88,7 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 	it := Item{Head: &Head{Status: answer.Status, Header: wire.ResponseHeaders(answer.Header)}}
 	watch := &answerWatch{answer: answer, events: wire.IsEventStream(answer.Header), errors: wire.ErrorEvents{Typed: w.typed}, edit: w.cached.edit(it.Head, w)}
 	if watch.events {
+		answer.PassOn()
 		if watch.edit != nil {
 			held = watch.edit.edit.Take(held)
 		}
@@ -99,6 +101,9 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 		}
 		return rest.handOver(ctx, it), nil
 	}
+	if bodiless(answer.Status) {
+		return result, w.out.Send(ctx, it)
+	}
 	it.Chunk = newLargeChunk()
 	fill := it.Chunk.Fill
 	if answer.Length() >= 0 { // one that is made already, and goes out in one piece if it fits in
@@ -106,6 +111,7 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 	}
 	switch err := fill(watch.read); err {
 	case nil:
+		answer.PassOn()
 		rest := w.rest(watch, result)
 		rest.fast = it.Chunk.n >= smallChunk
 		return rest.handOver(ctx, it), nil
@@ -116,6 +122,12 @@ func (w wayOut) relay(ctx context.Context, answer *gateway.Answer, held []byte, 
 		it.Free()
 		return nil, &unsent{err}
 	}
+}
+
+// bodiless reports whether an answer of a status never has a body, whatever length it
+// says.
+func bodiless(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusNotModified
 }
 
 // unsent is the fault of an answer that broke before anything of it was passed on.

@@ -19,20 +19,22 @@ type Rest struct {
 	result Result // of the task
 	done   func(Result, error)
 
-	mu     sync.Mutex  // held while something is read
+	mu     sync.Mutex  // held while something is sent or read
 	over   bool        // nobody may read any more
 	unhook func() bool // from the end of the request's context
 }
 
-// handOver sends an item with the rest of an answer, which it closes in the end.
+// handOver sends an item with the rest of an answer, which it closes in the end. The
+// task does not end before the item is sent, or is not: another would send its own.
 func (r *Rest) handOver(ctx context.Context, it Item) Later {
 	return func(done func(Result, error)) {
 		r.done = done
+		it.Rest = r
 		r.mu.Lock()
 		r.unhook = context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })
+		err := r.way.out.Send(ctx, it)
 		r.mu.Unlock()
-		it.Rest = r
-		if err := r.way.out.Send(ctx, it); err != nil {
+		if err != nil {
 			r.end(err)
 		}
 	}

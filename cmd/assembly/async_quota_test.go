@@ -108,7 +108,7 @@ func TestAsyncQuotaOfAnotherKind(t *testing.T) {
 // fails, the request is refused.
 func TestAsyncQuotaIsReleasedWhateverHappens(t *testing.T) {
 	t.Parallel()
-	a := newAsync(t, asyncSetup{setup: setup{cluster: cluster.Options{Lease: shortLease}}, params: quotaParams})
+	a := newAsync(t, asyncSetup{setup: setup{cluster: cluster.Options{Lease: byHand}}, params: quotaParams})
 	for _, leg := range []string{cluster.Render, cluster.Prefill, cluster.Decode} {
 		gate := a.cluster.Hold(cluster.Gate{Leg: leg, At: cluster.AtArrival})
 		s := a.begins("passthrough", "left-at-"+leg, tenHeader, "acme")

@@ -8,24 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 )
-
-// briefLease is for KV whose decode is cancelled on its way to the worker: prompts of
-// a batch that fails are cancelled wherever they are.
-const briefLease = 2 * time.Second
-
-// leaseFor is short where a decode is failed in the worker's stead, which has the
-// hand-off then and does not read it.
-func leaseFor(f cluster.Fault) cluster.Options {
-	o := cluster.Options{Lease: briefLease}
-	if f.Leg == cluster.Decode && f.BreakAfter == nil && f.ErrorEventAfter == nil && f.EndAfter == nil {
-		o.Lease = shortLease
-	}
-	return o
-}
 
 // TestOnePromptFailsAndSoDoesTheBatch: before anything was written, whatever the
 // others are at; they are cancelled.
@@ -51,7 +36,7 @@ func TestOnePromptFailsAndSoDoesTheBatch(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, streamed %t", test.name, stream), func(t *testing.T) {
-				r := newRig(t, setup{pipeline: batching, cluster: leaseFor(test.fault)})
+				r := newRig(t, setup{pipeline: batching, cluster: cluster.Options{Lease: byHand}})
 				test.fault.RequestID = "b-p1"
 				r.cluster.AddFault(test.fault)
 				gate := r.cluster.Hold(cluster.Gate{Leg: test.fault.Leg, RequestID: "b-p1", Times: 1})
@@ -101,7 +86,7 @@ func TestOnePromptFailsInTheMiddleOfTheStream(t *testing.T) {
 		{"another is not rendered", cluster.Fault{Leg: cluster.Render, Status: 500}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, setup{pipeline: batching, cluster: leaseFor(test.fault)})
+			r := newRig(t, setup{pipeline: batching, cluster: cluster.Options{Lease: byHand}})
 			test.fault.RequestID = "b-p1"
 			r.cluster.AddFault(test.fault)
 			gate := r.cluster.Hold(cluster.Gate{RequestID: "b-p1", At: cluster.AtArrival, Leg: test.fault.Leg})
@@ -222,7 +207,7 @@ func TestBatchIsCutAtTheEnd(t *testing.T) {
 
 // TestPanicInOnePromptOfABatch fails the batch, and nothing else.
 func TestPanicInOnePromptOfABatch(t *testing.T) {
-	r := newRig(t, setup{pipeline: batching, cluster: cluster.Options{Lease: briefLease}, steps: "[[pipeline.steps]]\ntype = \"touchy\"\n" + fullSteps})
+	r := newRig(t, setup{pipeline: batching, cluster: cluster.Options{Lease: byHand}, steps: "[[pipeline.steps]]\ntype = \"touchy\"\n" + fullSteps})
 	for _, where := range []string{"panic-in-worker", "panic-in-plan"} {
 		got := r.post(completionsPath, batchBody(batchPrompts, ""), "X-Request-Id", where)
 		if o := readError(t, got.body); got.status != http.StatusInternalServerError || o.Error.Code != "internal" {

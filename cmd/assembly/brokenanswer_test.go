@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // TestAnswerThatBreaksBeforeAnyOfItHasGoneOut is a failure before the first byte:
@@ -17,23 +18,26 @@ func TestAnswerThatBreaksBeforeAnyOfItHasGoneOut(t *testing.T) {
 	var (
 		first = []string{"render:id", "prefill:id", "decode:id"}
 		again = append(slices.Clone(first), "prefill:id-r1", "decode:id-r1")
+		same  = append(slices.Clone(first), "decode:id-r1")
 	)
 	broken := func(times int) cluster.Fault { return cluster.Fault{BreakAfter: new(0), Times: times} }
 	for _, tt := range []struct {
 		name   string
 		fault  cluster.Fault
+		kv     string
 		toml   string
 		legs   []string
 		status int
 		reruns bool
 	}{
-		{"once", broken(1), quick, again, http.StatusOK, true},
-		{"each time", broken(0), quick, again, http.StatusBadGateway, true},
-		{"retries switched off", broken(0), "[gateway.retry]\nmax_attempts = 1\n", first, http.StatusBadGateway, false},
-		{"a worker's refusal", cluster.Fault{Status: 422, BreakAfter: new(0)}, quick, first, http.StatusBadGateway, false},
+		{"once", broken(1), "", quick, again, http.StatusOK, true},
+		{"once, with KV that is read more than once", broken(1), cluster.KVSharedStorage, quick, same, http.StatusOK, true},
+		{"each time", broken(0), "", quick, again, http.StatusBadGateway, true},
+		{"retries switched off", broken(0), "", "[gateway.retry]\nmax_attempts = 1\n", first, http.StatusBadGateway, false},
+		{"a worker's refusal", cluster.Fault{Status: 422, BreakAfter: new(0)}, "", quick, first, http.StatusBadGateway, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, setup{toml: tt.toml, cluster: cluster.Options{Lease: shortLease}})
+			r := newRig(t, setup{toml: tt.toml, kv: tt.kv, cluster: cluster.Options{Lease: byHand}})
 			tt.fault.Leg = cluster.Decode
 			r.cluster.AddFault(tt.fault)
 			got := r.post(chatPath, chatBody("hi there", false), "X-Request-Id", "id")
@@ -57,12 +61,34 @@ func TestAnswerThatBreaksBeforeAnyOfItHasGoneOut(t *testing.T) {
 					t.Errorf("counted %v reruns", n)
 				}
 			}
+			if n, ok := metricstest.Sum(t, r.Registry, "llm_d_coordinator_stream_broken_total"); ok {
+				t.Errorf("counted %v broken streams", n)
+			}
 			if st := r.cluster.State(); st.ReusedHandoffs != 0 {
 				t.Errorf("a hand-off was used twice: %+v", st)
 			}
 			r.settled()
 		})
 	}
+}
+
+// TestAnswerToOnePromptThatBreaks is asked for again, as all of the batch waits for it.
+func TestAnswerToOnePromptThatBreaks(t *testing.T) {
+	r := newRig(t, setup{pipeline: batching, toml: quick, cluster: cluster.Options{Lease: byHand}})
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, RequestID: "b-p1", BreakAfter: new(0), Times: 1})
+	got := r.post(completionsPath, batchBody(batchPrompts, ""), "X-Request-Id", "b")
+	if got.status != http.StatusOK || got.err != nil || strings.Count(got.body, `"index"`) != len(batchPrompts) {
+		t.Errorf("got %d %v %s", got.status, got.err, got.body)
+	}
+	for _, prompt := range batchPrompts {
+		if !strings.Contains(got.body, cluster.Reply(prompt)) {
+			t.Errorf("no answer to %q in %s", prompt, got.body)
+		}
+	}
+	if legs := r.legIDs("b-p1"); !slices.Equal(legs, []string{"render:b-p1", "prefill:b-p1", "decode:b-p1", "prefill:b-p1-r1", "decode:b-p1-r1"}) {
+		t.Errorf("legs %v", legs)
+	}
+	r.settled()
 }
 
 // TestAnswerThatBreaksIsAborted once some of it has gone out: it is too long to be
@@ -76,6 +102,9 @@ func TestAnswerThatBreaksIsAborted(t *testing.T) {
 	}
 	if legs := r.legs("id"); !slices.Equal(legs, []string{"render", "prefill", "decode"}) {
 		t.Errorf("legs %v", legs)
+	}
+	if n := r.metric(t, "llm_d_coordinator_stream_broken_total", "cause=upstream"); n != 1 {
+		t.Errorf("counted %v broken streams", n)
 	}
 	r.settled()
 }

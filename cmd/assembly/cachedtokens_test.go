@@ -100,7 +100,7 @@ func TestCachedTokensThatStay(t *testing.T) {
 		{name: "an error", fault: &cluster.Fault{Leg: cluster.Decode, Times: 1, Status: 429, Body: `{"usage":{"prompt_tokens":1}}`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			options := cluster.Options{CachedTokens: own, Lease: shortLease}
+			options := cluster.Options{CachedTokens: own, Lease: byHand}
 			if tt.silent {
 				options.CachedTokens = 0
 			}
@@ -145,7 +145,7 @@ func TestCachedTokensThatAreNotRewritten(t *testing.T) {
 		"/v1/responses": `{"model":"demo-model","input":"one two three"}`,
 	} {
 		t.Run(path, func(t *testing.T) {
-			r := newRig(t, setup{steps: renderStep + prefillStep + cachingDecode, pipeline: "max_batch_size = 2\n", cluster: cluster.Options{CachedTokens: 3, Lease: shortLease}})
+			r := newRig(t, setup{steps: renderStep + prefillStep + cachingDecode, pipeline: "max_batch_size = 2\n", cluster: cluster.Options{CachedTokens: 3, Lease: byHand}})
 			if got := r.post(path, body); got.status != 200 {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
@@ -189,7 +189,7 @@ func promptTokens(t *testing.T, body string) int {
 // hand-off whose first run had one.
 func TestCachedTokensAfterARerun(t *testing.T) {
 	steps := renderStep + conditionalStep + prefillStep + cachingDecode
-	r := newRig(t, setup{steps: steps, toml: quick, cluster: cluster.Options{CachedTokens: 3, CacheDecodes: true, Lease: shortLease}})
+	r := newRig(t, setup{steps: steps, toml: quick, cluster: cluster.Options{CachedTokens: 3, CacheDecodes: true, Lease: byHand}})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Status: 500, Times: 1})
 	first := r.post(chatPath, chatBody("one two three", false))
 	hit := r.post(chatPath, chatBody("one two three", false))

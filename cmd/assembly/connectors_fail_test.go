@@ -46,7 +46,7 @@ func TestFurtherConnectorsThatFail(t *testing.T) {
 		} {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/%t", kv, tt.name, stream), func(t *testing.T) {
-					r := newRig(t, setup{kv: kv, toml: quick, steps: renderStep + prefillOf(kv) + decodeStep, cluster: cluster.Options{Lease: shortLease}})
+					r := newRig(t, setup{kv: kv, toml: quick, steps: renderStep + prefillOf(kv) + decodeStep, cluster: cluster.Options{Lease: byHand}})
 					r.cluster.AddFault(tt.fault)
 					got := r.post(chatPath, chatBody("hi there", stream), "X-Request-Id", "id")
 					if got.status != tt.status || tt.status == 200 && said(t, got.body, stream) != cluster.Reply("hi there") {
@@ -97,7 +97,7 @@ func TestPushesThatFail(t *testing.T) {
 		{"encode 400", cluster.Fault{Leg: cluster.Encode, Status: 400}, 400, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := connected(t, cluster.KVMoriio, cluster.ECMooncake, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+			r := connected(t, cluster.KVMoriio, cluster.ECMooncake, setup{toml: quick, cluster: cluster.Options{Lease: byHand}})
 			r.cluster.AddFault(tt.fault)
 			got := r.post(chatPath, `{"model":"demo-model","messages":`+r.fill(shapes[5].messages)+`}`, "X-Request-Id", "id")
 			if got.status != tt.status {

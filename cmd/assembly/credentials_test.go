@@ -150,22 +150,53 @@ func TestEverythingOverTLS(t *testing.T) {
 	}
 }
 
-// TestH2CToTheGateway: the simulated cluster speaks nothing but HTTP/2.
-func TestH2CToTheGateway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t, setup{gateway: "http://" + l.Addr().String(), toml: "[gateway]\nh2c = true\n"})
+// serveH2C has a gateway on a listener that speaks nothing but HTTP/2, without TLS.
+func serveH2C(t *testing.T, l net.Listener, h http.Handler) {
 	p := new(http.Protocols)
 	p.SetUnencryptedHTTP2(true)
-	srv := &http.Server{Handler: r.cluster.Handler(), Protocols: p, ConnContext: cluster.ConnContext}
+	srv := &http.Server{Handler: h, Protocols: p, ConnContext: cluster.ConnContext}
 	var running sync.WaitGroup
 	running.Go(func() { srv.Serve(l) })
 	t.Cleanup(func() {
 		srv.Close()
 		running.Wait()
 	})
+}
+
+// TestAnswersWithoutABodyOverHTTP2 pass, though 304 says the length of what it
+// stands for.
+func TestAnswersWithoutABodyOverHTTP2(t *testing.T) {
+	l := listen(t)
+	serveH2C(t, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models/304" {
+			w.Header().Set("Content-Length", "100")
+			w.WriteHeader(http.StatusNotModified)
+		} else {
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}))
+	r := newRig(t, setup{steps: decodeStep, gateway: "http://" + l.Addr().String(), toml: "[gateway]\nh2c = true\n"})
+	for _, status := range []int{http.StatusNotModified, http.StatusNoContent} {
+		if got := r.do(http.MethodGet, fmt.Sprintf("/v1/models/%d", status), "", ""); got.status != status || got.err != nil {
+			t.Errorf("got %d %v %s", got.status, got.err, got.body)
+		}
+	}
+	r.atRest()
+}
+
+func listen(t *testing.T) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestH2CToTheGateway: the simulated cluster speaks nothing but HTTP/2.
+func TestH2CToTheGateway(t *testing.T) {
+	l := listen(t)
+	r := newRig(t, setup{gateway: "http://" + l.Addr().String(), toml: "[gateway]\nh2c = true\n"})
+	serveH2C(t, l, r.cluster.Handler())
 	held := r.cluster.Hold(cluster.Gate{Leg: cluster.Decode, At: cluster.AtChunk, Chunk: 2})
 	resp, err := r.open(within(t), chatPath, chatBody("a b c", true))
 	if err != nil {

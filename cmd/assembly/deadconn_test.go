@@ -26,7 +26,7 @@ func TestDeadConnections(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, setup{kv: tt.kv, cluster: cluster.Options{Lease: shortLease}})
+			r := newRig(t, setup{kv: tt.kv, cluster: cluster.Options{Lease: byHand}})
 			r.post(chatPath, chatBody("warm", false), "X-Request-Id", "warm") // makes the connections
 			r.cluster.AddFault(cluster.Fault{Leg: tt.leg, RequestID: "id", OnlyReused: true, Drop: true, Times: 1})
 			got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "id", "Idempotency-Key", "client-says-so")
@@ -54,7 +54,7 @@ func TestDeadConnections(t *testing.T) {
 
 // TestDecodeIsRunAgainOnce: if it dies a second time the client is told.
 func TestDecodeIsRunAgainOnce(t *testing.T) {
-	r := newRig(t, setup{cluster: cluster.Options{Lease: shortLease}})
+	r := newRig(t, setup{cluster: cluster.Options{Lease: byHand}})
 	r.post(chatPath, chatBody("warm", false))
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, RequestID: "id", Drop: true})
 	got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "id")

@@ -92,7 +92,7 @@ func TestRevisionsGoFromAnswersToLaterLegs(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, streamed=%t", tt.name, stream), func(t *testing.T) {
-				r := newRig(t, setup{steps: tt.steps, toml: quick, cluster: cluster.Options{Revisions: tt.says, Lease: shortLease}})
+				r := newRig(t, setup{steps: tt.steps, toml: quick, cluster: cluster.Options{Revisions: tt.says, Lease: byHand}})
 				for _, f := range tt.faults {
 					r.cluster.AddFault(f)
 				}

@@ -249,7 +249,5 @@ func (r *rig) atRest() {
 		}
 		return s.Inflight+s.Detached == 0 && r.Memory.Used() == 0
 	})
-	if err := r.cluster.Wait(within(r.t), cluster.State.Idle); err != nil {
-		r.t.Fatalf("the cluster is not idle: %v: %+v", err, r.cluster.State())
-	}
+	r.clusterAtRest()
 }

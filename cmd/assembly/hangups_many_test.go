@@ -202,7 +202,7 @@ func TestTrialsWhoseClientsLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 1\nopen_timeout = \"50ms\"\nhalf_open_requests = 3\n[gateway.retry]\nmax_attempts = 1\n",
-				cluster: cluster.Options{Lease: shortLease}})
+				cluster: cluster.Options{Lease: byHand}})
 			r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Drop: true, Times: 1})
 			r.post(chatPath, chatBody("hi", true))
 			r.eventually("half open", func() bool { return r.breaker("decode") == "half-open" })

@@ -57,7 +57,7 @@ func TestLogsHoldNothingOfARequest(t *testing.T) {
 	}
 	for _, tokensIn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tokensIn=%t", tokensIn), func(t *testing.T) {
-			r := newRig(t, setup{tokensIn: tokensIn, steps: probingSteps, cluster: cluster.Options{Lease: shortLease},
+			r := newRig(t, setup{tokensIn: tokensIn, steps: probingSteps, cluster: cluster.Options{Lease: byHand},
 				toml: "[gateway.breaker]\nenabled = false\n"})
 			origin := r.cluster.ImageURL("image.png", cluster.ImageOptions{Bytes: 400})
 			requests := []struct{ path, body string }{

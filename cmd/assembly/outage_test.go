@@ -35,7 +35,7 @@ func retryAfter(got response) int {
 func TestDecodeIsDead(t *testing.T) {
 	const failures, trials, crowd, each = 5, 3, 8, 40
 	r := newRig(t, setup{toml: fmt.Sprintf("[gateway.breaker]\nconsecutive_failures = %d\nhalf_open_requests = %d\nopen_timeout = \"200ms\"\n", failures, trials),
-		cluster: cluster.Options{Lease: shortLease}})
+		cluster: cluster.Options{Lease: byHand}})
 	id := r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Drop: true})
 	var refused atomic.Int64
 	var wg sync.WaitGroup
@@ -92,7 +92,7 @@ func TestSlowTimeOutsTrip(t *testing.T) {
 	for _, leg := range []string{cluster.Prefill, cluster.Decode} {
 		t.Run(leg, func(t *testing.T) {
 			r := newRig(t, setup{toml: "[gateway.profiles." + leg + "]\ntimeout = \"1500ms\"\n[gateway.retry]\nmax_attempts = 1\n" +
-				"[gateway.breaker]\nconsecutive_failures = 3\nfailure_ratio = 0.0\ninterval = \"1s\"\nopen_timeout = \"24h\"\n", cluster: cluster.Options{Lease: shortLease}})
+				"[gateway.breaker]\nconsecutive_failures = 3\nfailure_ratio = 0.0\ninterval = \"1s\"\nopen_timeout = \"24h\"\n", cluster: cluster.Options{Lease: byHand}})
 			r.cluster.AddFault(cluster.Fault{Leg: leg, Hang: true})
 			var wg sync.WaitGroup
 			for range 3 {

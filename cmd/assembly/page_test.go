@@ -296,8 +296,8 @@ func pageFilters(t *testing.T, browser context.Context) {
 
 func pageShowsBreaker(t *testing.T, browser context.Context) {
 	// It stays open for as long as the page takes to be told more than once.
-	r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 2\nhalf_open_requests = 1\nopen_timeout = \"3s\"\n",
-		cluster: cluster.Options{Lease: shortLease}})
+	r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 2\nhalf_open_requests = 1\nopen_timeout = \"10s\"\n",
+		cluster: cluster.Options{Lease: byHand}})
 	p := openTab(t, browser, r, true)
 	state := func(want string) string {
 		return fmt.Sprintf("document.querySelector('#breakers [data-profile=decode]')?.dataset.state === %q", want)

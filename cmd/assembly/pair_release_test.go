@@ -42,7 +42,7 @@ func TestKVOfAPairThatNobodyWillReadIsReleased(t *testing.T) {
 		expired          int
 	}{
 		{"kv-mooncake", cluster.KVMooncake, "", 0, 1, 0},
-		{"kv-mooncake, switched off", cluster.KVMooncake, ", release_on_abort = false", shortLease, 0, 1},
+		{"kv-mooncake, switched off", cluster.KVMooncake, ", release_on_abort = false", byHand, 0, 1},
 		{"kv-offloading, pins nothing", cluster.KVOffloading, "", 0, 0, 0},
 	} {
 		for _, stream := range []bool{false, true} {
@@ -151,7 +151,7 @@ func TestDecodeThatNobodyTookIsNotPrefilledAgain(t *testing.T) {
 // TestDecodeThatAnswers500IsPrefilledAgain, whatever else the answer says: a worker that
 // could not load the KV says so.
 func TestDecodeThatAnswers500IsPrefilledAgain(t *testing.T) {
-	r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+	r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: byHand}})
 	broken := notSent
 	broken.Status, broken.Times = http.StatusInternalServerError, 1
 	r.cluster.AddFault(broken)

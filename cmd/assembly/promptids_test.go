@@ -41,7 +41,7 @@ func TestPromptIDsGoWithTheHandOff(t *testing.T) {
 				if steps == "" {
 					steps = mediaStep + renderStep + encodeStep + prefillStep + idsDecode
 				}
-				r := newRig(t, setup{kv: kv, steps: steps, toml: quick, cluster: cluster.Options{PromptIDs: true, Lease: shortLease}})
+				r := newRig(t, setup{kv: kv, steps: steps, toml: quick, cluster: cluster.Options{PromptIDs: true, Lease: byHand}})
 				if tt.fault != nil {
 					r.cluster.AddFault(*tt.fault)
 				}

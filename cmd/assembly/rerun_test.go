@@ -65,7 +65,7 @@ func TestDecodeThatFailsBeforeItAnswers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, streamed=%t", tt.name, stream), func(t *testing.T) {
-				r := newRig(t, setup{steps: tt.steps, toml: quickBut(tt.toml), cluster: cluster.Options{Lease: shortLease}})
+				r := newRig(t, setup{steps: tt.steps, toml: quickBut(tt.toml), cluster: cluster.Options{Lease: byHand}})
 				tt.fault.Leg, tt.fault.Times = cluster.Decode, 1
 				r.cluster.AddFault(tt.fault)
 				got := r.post(chatPath, chatBody("hi there", stream), "X-Request-Id", "id")
@@ -108,7 +108,7 @@ func quickBut(toml string) string {
 
 // TestDecodeThatFailsTwice: the second answer is the client's, as it is.
 func TestDecodeThatFailsTwice(t *testing.T) {
-	r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+	r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: byHand}})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Status: 500, Body: "the worker's own"})
 	if got := r.post(chatPath, chatBody("hi", true)); got.status != 500 || got.body != "the worker's own" {
 		t.Errorf("got %d %s", got.status, got.body)
@@ -158,7 +158,7 @@ func TestWhatWasDoneIsKept(t *testing.T) {
 		"a bad request": {cluster.Fault{Leg: cluster.Prefill, Status: 400}, map[string]int{"render": 1, "encode": 3, "prefill": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, setup{steps: wholeSteps, toml: quick, cluster: cluster.Options{Lease: shortLease}})
+			r := newRig(t, setup{steps: wholeSteps, toml: quick, cluster: cluster.Options{Lease: byHand}})
 			r.cluster.AddFault(tt.fault)
 			got := r.post(chatPath, imagesBody(dataURI(picture(1, 100)), dataURI(picture(2, 200)), dataURI(picture(3, 300))), "X-Request-Id", "id")
 			if (got.status == 200) != (tt.want["decode"] > 0) {
@@ -202,7 +202,7 @@ func TestErrorEventInARunningStream(t *testing.T) {
 
 // TestHandOffWhoseLeaseIsOver is not sent: prefill runs again.
 func TestHandOffWhoseLeaseIsOver(t *testing.T) {
-	r := newRig(t, setup{toml: "[gateway.retry]\nbase_delay = \"0s\"\n[gateway.breaker]\nenabled = false\n", cluster: cluster.Options{Lease: shortLease},
+	r := newRig(t, setup{toml: "[gateway.retry]\nbase_delay = \"0s\"\n[gateway.breaker]\nenabled = false\n", cluster: cluster.Options{Lease: byHand},
 		pipeline: "kv_lease = \"1s\"\n"})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Times: 1, Status: 503,
 		Headers: map[string]string{"x-llm-d-request-dropped-reason": "full", "Retry-After": "1"}})

@@ -40,7 +40,7 @@ func TestResponsesDecodeThatFailsBeforeItAnswers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, streamed %t", tt.name, stream), func(t *testing.T) {
-				r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+				r := newRig(t, setup{toml: quick, cluster: cluster.Options{Lease: byHand}})
 				tt.fault.Leg, tt.fault.Times = cluster.Decode, 1
 				r.cluster.AddFault(tt.fault)
 				got := r.post(responsesPath, responsesBody("one two", stream), "X-Request-Id", "id")

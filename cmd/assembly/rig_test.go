@@ -44,7 +44,8 @@ type rig struct {
 	sent     atomic.Int64
 	dials    *dialGate
 	// text is what the configuration's file says when it is read again.
-	text atomic.Pointer[string]
+	text         atomic.Pointer[string]
+	leasesByHand bool
 }
 
 // outcome is what Run returned.
@@ -76,8 +77,9 @@ type setup struct {
 	trace    bool   // log all, bodies too
 }
 
-// shortLease is for tests in which a worker's KV is lost on purpose.
-const shortLease = 50 * time.Millisecond
+// byHand is a lease for tests in which KV is lost on purpose: it ends when they have
+// settled, however long they take until then.
+const byHand = 24 * time.Hour
 
 // dialGate holds the connections that a coordinator makes.
 type dialGate struct {
@@ -146,7 +148,7 @@ func newRig(t testing.TB, s setup) *rig {
 	s = s.whole()
 	s.cluster.KV, s.cluster.EC = s.kv, s.ec
 	r := &rig{t: t, cluster: cluster.New(s.cluster), logs: &logBuffer{}, ended: make(chan outcome, 1),
-		finished: make(chan server.Record, 10_000), dials: newDialGate()}
+		finished: make(chan server.Record, 10_000), dials: newDialGate(), leasesByHand: s.cluster.Lease == byHand}
 	if err := r.cluster.Start("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +279,22 @@ func chatBody(text string, stream bool) string {
 	return fmt.Sprintf(`{"model":"demo-model","stream":%t,"messages":[{"role":"user","content":%q}]}`, stream, text)
 }
 
+// clusterAtRest waits until the cluster has nothing of any request, once they have
+// ended. Where leases end by hand they do as soon as nothing is on the way.
+func (r *rig) clusterAtRest() {
+	r.t.Helper()
+	if r.leasesByHand {
+		r.eventually("no release on the way", func() bool { return r.Engine.Status().Detached == 0 })
+		if err := r.cluster.Wait(within(r.t), cluster.State.Quiet); err != nil {
+			r.t.Fatalf("legs are in flight: %v: %+v", err, r.cluster.State())
+		}
+		r.cluster.EndLeases()
+	}
+	if err := r.cluster.Wait(within(r.t), cluster.State.Idle); err != nil {
+		r.t.Fatalf("the cluster is not idle: %v: %+v", err, r.cluster.State())
+	}
+}
+
 // settled waits until all requests have ended (a handler does a moment after
 // its client has seen the end), and checks that nothing is left of any: in the
 // cluster, in the engine, in the pools.
@@ -289,9 +307,7 @@ func (r *rig) settled() {
 			r.t.Fatalf("%d requests have not ended: %+v", r.sent.Load(), r.Engine.Status())
 		}
 	}
-	if err := r.cluster.Wait(within(r.t), cluster.State.Idle); err != nil {
-		r.t.Fatalf("the cluster is not idle: %v: %+v", err, r.cluster.State())
-	}
+	r.clusterAtRest()
 	s := r.Engine.Status()
 	if s.Inflight != 0 || s.Detached != 0 {
 		r.t.Errorf("left in the engine: %+v", s)

@@ -124,7 +124,7 @@ func (r *rig) legsAreSpans(spans []tracetest.Span, id string, want int) {
 // TestTraceOfWhatIsSentAgain: another attempt is an event of the leg's one span,
 // a rerun is more phases.
 func TestTraceOfWhatIsSentAgain(t *testing.T) {
-	r, to := tracedRig(t, setup{toml: quick, cluster: cluster.Options{Lease: shortLease}})
+	r, to := tracedRig(t, setup{toml: quick, cluster: cluster.Options{Lease: byHand}})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Prefill, Status: 503, Times: 1})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Status: 500, Times: 1})
 	if got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "id"); got.status != 200 {

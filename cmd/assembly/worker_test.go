@@ -97,7 +97,7 @@ func TestEncodeChoosesTheWorkerThatPrefillGoesTo(t *testing.T) {
 // it is counted.
 func TestWorkerThatIsNotNamed(t *testing.T) {
 	for _, kv := range []string{cluster.KVMooncake, cluster.KVOffloading} {
-		r := newRig(t, setup{kv: kv, cluster: cluster.Options{WorkerHeader: "x-other", Lease: shortLease},
+		r := newRig(t, setup{kv: kv, cluster: cluster.Options{WorkerHeader: "x-other", Lease: byHand},
 			steps: renderStep + prefillStep + "params = { bootstrap_from = \"header:x-prefill-worker\" }\n" + decodeStep})
 		if got := r.post(chatPath, chatBody("one two", false)); got.status != 200 || said(t, got.body, false) != cluster.Reply("one two") {
 			t.Errorf("%s: got %d %s", kv, got.status, got.body)
@@ -171,7 +171,7 @@ func TestRetriesForAnotherWorkerAreNoFurtherLegs(t *testing.T) {
 		"pushed":          {setup{ec: cluster.ECMooncake, steps: encode + prefillStep + decodeStep}, cluster.Fault{Leg: cluster.Prefill, Status: 503}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.setup.steps, tt.setup.toml, tt.setup.cluster.Lease = renderStep+tt.setup.steps, generous, shortLease
+			tt.setup.steps, tt.setup.toml, tt.setup.cluster.Lease = renderStep+tt.setup.steps, generous, byHand
 			r := newRig(t, tt.setup)
 			tt.fault.Times = 1
 			r.cluster.AddFault(tt.fault)
@@ -209,7 +209,7 @@ func TestEngineOfAWorkerThatWasPushedTo(t *testing.T) {
 // TestEnginesAreAskedForSeldom: what is known is used again for seconds, but not by a
 // request that has failed.
 func TestEnginesAreAskedForSeldom(t *testing.T) {
-	r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + prefillOf(cluster.KVMooncake) + decodeStep, cluster: cluster.Options{Lease: shortLease}})
+	r := newRig(t, setup{kv: cluster.KVMooncake, toml: quick, steps: renderStep + prefillOf(cluster.KVMooncake) + decodeStep, cluster: cluster.Options{Lease: byHand}})
 	for range 5 {
 		r.post(chatPath, chatBody("one two", false))
 	}

@@ -140,6 +140,19 @@ func (c *Cluster) expire(h *handoff) {
 	}
 }
 
+// EndLeases ends the leases of all KV that is held, as time would. It may be called
+// by several goroutines.
+func (c *Cluster) EndLeases() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.kv.byID {
+		if h.state == kvHeld {
+			c.state.ExpiredLeases++
+			c.end(h, kvGone)
+		}
+	}
+}
+
 // free lets go of KV that will not be read, if it is still held.
 func (c *Cluster) free(id string) {
 	c.mu.Lock()

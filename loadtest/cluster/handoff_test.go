@@ -179,6 +179,20 @@ func TestSharedStorage(t *testing.T) {
 	}
 }
 
+// TestLeasesEndedByHand are gone as if their time had come; what was read before is not
+// counted.
+func TestLeasesEndedByHand(t *testing.T) {
+	r := start(t, Options{Lease: time.Hour})
+	params, read := present(r.handoff("a", "p")), present(r.handoff("b", "q"))
+	r.send(decodeWith("b", "q", read, ""))
+	r.EndLeases()
+	r.EndLeases()
+	if s := r.State(); s.HeldKV != 0 || s.ExpiredLeases != 1 || s.FetchedKV != 1 {
+		t.Errorf("%+v", s)
+	}
+	wantLoadFailure(t, r.send(decodeWith("a", "p", params, "")), false)
+}
+
 func TestLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startPiped(t, Options{Lease: 3 * time.Second})

@@ -79,15 +79,18 @@ func (s State) clone() State {
 	return s
 }
 
-// Idle reports whether no leg is in flight and no KV is held.
-func (s State) Idle() bool {
+// Quiet reports whether no leg is in flight.
+func (s State) Quiet() bool {
 	for _, n := range s.InFlight {
 		if n != 0 {
 			return false
 		}
 	}
-	return s.HeldKV == 0
+	return true
 }
+
+// Idle reports whether no leg is in flight and no KV is held.
+func (s State) Idle() bool { return s.Quiet() && s.HeldKV == 0 }
 
 // State returns a snapshot that is the caller's to keep.
 func (c *Cluster) State() State {

@@ -31,7 +31,7 @@ func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 // Used returns the bytes that are charged now.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Refused returns how many charges were refused.
+// Refused returns how many charges were refused to those who need them.
 func (b *Budget) Refused() int64 { return b.refused.Load() }
 
 // Open opens the account of one request.
@@ -59,22 +59,32 @@ type Account struct {
 // Charge takes n bytes out of the budget, or none and returns a fault of kind
 // QueueFull. After Close it refuses.
 func (a *Account) Charge(n int64) error {
-	if a == nil || a.budget == nil {
+	if a.TryCharge(n) {
 		return nil
+	}
+	a.budget.refused.Add(1)
+	f := wire.Faultf(wire.QueueFull, "too many bytes in flight")
+	f.RetryAfter = "1"
+	return f
+}
+
+// TryCharge is Charge for those who can do without: it reports whether it took the
+// bytes, and no refusal is counted.
+func (a *Account) TryCharge(n int64) bool {
+	if a == nil || a.budget == nil {
+		return true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b := a.budget; a.closed || b.used.Add(n) > b.limit.Load() {
-		if !a.closed {
-			b.used.Add(-n)
-		}
-		b.refused.Add(1)
-		f := wire.Faultf(wire.QueueFull, "too many bytes in flight")
-		f.RetryAfter = "1"
-		return f
+	switch b := a.budget; {
+	case a.closed:
+		return false
+	case b.used.Add(n) > b.limit.Load():
+		b.used.Add(-n)
+		return false
 	}
 	a.held += n
-	return nil
+	return true
 }
 
 // Refund gives back n bytes that were charged.
@@ -167,7 +177,7 @@ func NewScratch(a *Account, promised int64) (*Buffer, error) {
 	// A large promise is believed where it costs no new memory.
 	if class := classOf(promised + 1); promised >= ahead && class >= 0 {
 		if used := usedScratch(class); used != nil {
-			if a.Charge(int64(cap(used))) == nil {
+			if a.TryCharge(int64(cap(used))) {
 				b.buf = used
 				return b, nil
 			}

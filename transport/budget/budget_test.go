@@ -23,6 +23,9 @@ func TestChargesAreGivenBackExactlyOnce(t *testing.T) {
 	if f := wire.FaultOf(err); f.Kind != wire.QueueFull || f.RetryAfter != "1" || b.Used() != 60 || b.Refused() != 1 {
 		t.Errorf("%v, used %d, refused %d", err, b.Used(), b.Refused())
 	}
+	if other.TryCharge(41) || b.Used() != 60 || b.Refused() != 1 {
+		t.Errorf("used %d, refused %d", b.Used(), b.Refused())
+	}
 	if err := other.Charge(40); err != nil || b.Used() != 100 {
 		t.Errorf("%v, used %d", err, b.Used())
 	}

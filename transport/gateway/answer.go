@@ -15,6 +15,8 @@ type Answer struct {
 
 	attempt *attempt
 	begun   bool
+	passed  bool // on to a client
+	reason  string
 }
 
 // Read reads what has arrived. The error is io.EOF at a clean end, else a
@@ -25,7 +27,7 @@ type Answer struct {
 func (a *Answer) Read(p []byte) (int, error) {
 	t := a.attempt
 	if a.begun && t.u.IdleTimeout > 0 {
-		t.since.Store(time.Now().UnixNano())
+		t.since.Store(max(1, int64(time.Since(t.began))))
 	}
 	n, err := t.resp.Body.Read(p)
 	if n > 0 && !a.begun {
@@ -37,6 +39,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 	}
 	fail := t.failed(err)
 	fault := fail.fault
+	a.reason = fail.reason
 	t.call.Failed(fail.why())
 	if t.gone() {
 		return n, fault
@@ -61,6 +64,10 @@ func (a *Answer) begin(first []byte) {
 	}
 }
 
+// Reason names why the answer could not be read to its end, if another attempt could
+// do better; else it is "".
+func (a *Answer) Reason() string { return a.reason }
+
 // Length is how many bytes the answer says that it has; -1 if it does not say.
 func (a *Answer) Length() int64 { return a.attempt.resp.ContentLength }
 
@@ -79,11 +86,17 @@ func (a *Answer) Fail() {
 	}
 }
 
-// Failed is Fail of a stream that has begun, and counted with its cause.
+// PassOn notes that some of the answer is about to go to a client: if it breaks from
+// now on, that cannot be made good for, and is counted as a broken stream.
+func (a *Answer) PassOn() { a.passed = true }
+
+// Failed is Fail of an answer that broke off, and says why.
 func (a *Answer) Failed(cause string) {
 	a.Fail()
 	a.attempt.call.Failed(cause)
-	a.attempt.u.metrics.streamBroken.WithLabelValues(cause).Inc()
+	if a.passed {
+		a.attempt.u.metrics.streamBroken.WithLabelValues(cause).Inc()
+	}
 }
 
 // Discard reads what little an answer that nobody wants may have, so that its

@@ -50,8 +50,8 @@ type attempt struct {
 
 	connected, reused, answered atomic.Bool
 
-	// idle bounds the pauses of a streamed answer, since when one lasts: Unix
-	// nanoseconds, or 0 while nothing is waited for.
+	// idle bounds the pauses of a streamed answer, since when one lasts: nanoseconds
+	// from began on, or 0 while nothing is waited for.
 	idle  atomic.Int64
 	since atomic.Int64
 }
@@ -202,8 +202,9 @@ func (u *Upstream) begin(ctx context.Context, leg *Leg, permit *Permit) *attempt
 func (a *attempt) ring() {
 	left := time.Duration(0)
 	if idle := time.Duration(a.idle.Load()); idle > 0 {
-		if left = idle; a.since.Load() > 0 {
-			left -= time.Since(time.Unix(0, a.since.Load()))
+		left = idle
+		if since := a.since.Load(); since > 0 { // looked at once: the pause may end meanwhile
+			left -= time.Since(a.began) - time.Duration(since)
 		}
 	}
 	if left > 0 {

@@ -45,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"upstream"}),
 		retries:            counter("retries_total", "Legs sent again, by phase and reason.", "phase", "reason"),
 		retriesRefused:     counter("retries_refused_total", "Legs not sent again because the retry budget was used up, by phase.", "phase"),
-		streamBroken:       counter("stream_broken_total", "Answers that broke off after they began, by cause.", "cause"),
+		streamBroken:       counter("stream_broken_total", "Answers that broke off after some of them had gone to a client, by cause.", "cause"),
 		breakerTransitions: counter("breaker_transitions_total", "Changes of a circuit breaker's state.", "profile", "from", "to"),
 		breakers:           breakers,
 		breakerRejected:    counter("breaker_rejected_total", "Requests and attempts refused by a circuit breaker.", "profile"),

@@ -98,6 +98,22 @@ func TestClientsOverTLS(t *testing.T) {
 	}
 }
 
+// TestAnswersWithoutABodyOverHTTP2: net/http takes even an empty piece of a body ill
+// there.
+func TestAnswersWithoutABodyOverHTTP2(t *testing.T) {
+	for _, status := range []int{200, 204, 304, 412} {
+		r := startTLS(t, plays(func(ctx context.Context, out *phases.Response) error { return say(ctx, out, head(status), "") }), false)
+		resp, _, err := r.post(t.Context())
+		if err != nil {
+			t.Errorf("%d: %v", status, err)
+			continue
+		}
+		if a := read(resp); a.status != status || a.body != "" || a.err != nil {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
 // TestStreamsOverHTTP2 arrive chunk by chunk; one that breaks off resets its
 // stream, after the error event, and leaves the connection to others.
 func TestStreamsOverHTTP2(t *testing.T) {
