@@ -152,7 +152,7 @@ func take[T any](t testing.TB, ch <-chan T, what string) (v T) {
 // of it.
 func eventually(t testing.TB, what string, cond func() bool) bool {
 	t.Helper()
-	for range 10_000 { // no clock: in a bubble of synctest it would stand still
+	for range 200_000 { // no clock: in a bubble of synctest it would stand still
 		if cond() {
 			return true
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 	"github.com/llm-coordinator/coordinator/loadtest/scrape"
+	"github.com/llm-coordinator/coordinator/transport/porttest"
 )
 
 // Steps of pipelines. RENDER are the params of the render step.
@@ -71,7 +72,7 @@ func startFleet(t *testing.T, g gateway, p plan) *fleet {
 	}
 	f.startWorkers()
 	t.Cleanup(f.client.CloseIdleConnections)
-	l := layout{listen: freeAddress(t), networks: cmp.Or(p.networks, "127.0.0.1/32"), workers: map[string][]string{}}
+	l := layout{listen: porttest.FreeAddr(t), networks: cmp.Or(p.networks, "127.0.0.1/32"), workers: map[string][]string{}}
 	f.url = "http://" + l.listen
 	for role, workers := range f.workers {
 		for _, w := range workers {
@@ -79,7 +80,7 @@ func startFleet(t *testing.T, g gateway, p plan) *fleet {
 		}
 	}
 	for i := range 2 {
-		f.replicas = append(f.replicas, &replica{name: fmt.Sprintf("coordinator-%d", i+1), address: freeAddress(t), admin: freeAddress(t)})
+		f.replicas = append(f.replicas, &replica{name: fmt.Sprintf("coordinator-%d", i+1), address: porttest.FreeAddr(t), admin: porttest.FreeAddr(t)})
 		l.coordinators = append(l.coordinators, f.replicas[i].address)
 		f.startReplica(f.replicas[i])
 	}

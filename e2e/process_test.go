@@ -2,15 +2,11 @@ package e2e_test
 
 import (
 	"context"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -76,29 +72,6 @@ func (p *process) lastLines(n int) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// givenOut are the addresses that tests have been given: between that and the start of
-// who listens there nobody does.
-var givenOut sync.Map
-
-// freeAddress returns an address of loopback that nobody listens on. Its port is
-// none of those that the system gives to connections, and no test is given it twice,
-// so that it stays free.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(19000+rand.N(12000))))
-		if err != nil {
-			continue
-		}
-		l.Close()
-		if _, twice := givenOut.LoadOrStore(l.Addr().String(), true); !twice {
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port was found")
-	return ""
 }
 
 // awaitOK waits until a URL is answered with 200.

@@ -128,7 +128,7 @@ func TestAsyncDrain(t *testing.T) {
 func TestAsyncRedisThatIsSlow(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{setup: setup{steps: decodeStep}, params: quotaParams})
-	s := a.begins("wait", "slow-1", timeHeader, "1")
+	s := a.begins("wait", "slow-1", timeHeader, "4")
 	a.held(1)
 	a.line.Stall()
 	(<-s.answer).is(t, 504, "timeout_error", "DEADLINE_EXCEEDED", "")

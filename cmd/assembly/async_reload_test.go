@@ -15,6 +15,7 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/files/filestest"
 	"github.com/llm-coordinator/coordinator/transport/metricstest"
+	"github.com/llm-coordinator/coordinator/transport/porttest"
 )
 
 // following is a coordinator whose redis_url is in a file.
@@ -103,7 +104,7 @@ func (f *following) staysWithout(at string, second *redis.Client) {
 	f.t.Helper()
 	held := f.begins("wait", "r-4")
 	f.held(1)
-	f.says("redis://:hunter2@" + redistest.FreeAddr(f.t) + "/0\n")
+	f.says("redis://:hunter2@" + porttest.FreeAddr(f.t) + "/0\n")
 	done, err := f.reload(f.file(f.setup))
 	if err == nil || !strings.Contains(err.Error(), "pipeline.steps[1] (async-broker): redis_url: ") || strings.Contains(err.Error(), "hunter2") {
 		f.t.Errorf("%+v, %v", done, err)

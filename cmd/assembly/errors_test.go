@@ -107,7 +107,11 @@ func TestDecodesOwnAnswerGoesThrough(t *testing.T) {
 func TestDecodeThatGivesNoAnswer(t *testing.T) {
 	for _, tt := range servertest.NoAnswers {
 		t.Run(tt.Name, func(t *testing.T) {
-			r := newRig(t, setup{steps: decodeStep, toml: "[gateway.profiles.decode]\ntimeout = \"300ms\"\n"})
+			toml := ""
+			if tt.Fault.Hang {
+				toml = "[gateway.profiles.decode]\ntimeout = \"1s\"\n"
+			}
+			r := newRig(t, setup{steps: decodeStep, toml: toml})
 			tt.Fault.Leg = cluster.Decode
 			r.cluster.AddFault(tt.Fault)
 			got := r.post(chatPath, chatBody("hi", true), "X-Request-Id", "the-id")

@@ -54,12 +54,13 @@ var mayImport = map[string][]string{
 	"loadtest/k6/enginetest": {}, // a module of its own
 	"tools/release":          {}, // a module of its own
 
-	"transport/wire/wiretest":     {},                   // for tests only
-	"transport/metricstest":       {},                   // for tests only
-	"transport/files/filestest":   {},                   // for tests only
-	"transport/trace/tracetest":   {},                   // for tests only
-	"transport/broker/redistest":  {},                   // for tests only
-	"transport/server/servertest": {"loadtest/cluster"}, // for tests only: a table of its faults
+	"transport/wire/wiretest":     {},                     // for tests only
+	"transport/metricstest":       {},                     // for tests only
+	"transport/files/filestest":   {},                     // for tests only
+	"transport/trace/tracetest":   {},                     // for tests only
+	"transport/broker/redistest":  {"transport/porttest"}, // for tests only
+	"transport/porttest":          {},                     // for tests only
+	"transport/server/servertest": {"loadtest/cluster"},   // for tests only: a table of its faults
 }
 
 // kept are dependencies that only these packages may import.

@@ -126,7 +126,11 @@ func TestPairThatFailsBeforeItAnswers(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s, streamed=%t", leg, tt.name, stream), func(t *testing.T) {
-					r := newPairRig(t, quick+"[gateway.profiles.prefill]\ntimeout = \"1s\"\n[gateway.profiles.decode]\ntimeout = \"1s\"\n")
+					toml := quick
+					if tt.fault.Hang {
+						toml += "[gateway.profiles.prefill]\ntimeout = \"2s\"\n[gateway.profiles.decode]\ntimeout = \"2s\"\n"
+					}
+					r := newPairRig(t, toml)
 					tt.fault.Leg, tt.fault.Times = leg, 1
 					r.cluster.AddFault(tt.fault)
 					got, want := r.post(chatPath, chatBody("hi there", stream), "X-Request-Id", "id"), cluster.Reply("hi there")

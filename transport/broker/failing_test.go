@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
+	"github.com/llm-coordinator/coordinator/transport/porttest"
 )
 
 // commands are all that a request asks of a broker.
@@ -46,13 +47,13 @@ func (r *rig) fails(want Kind, which ...string) {
 var all = slices.Sorted(maps.Keys(commands))
 
 // quick has commands that are not answered fail soon.
-func quick(s *Settings) { limits(s); s.Timeout = 100 * time.Millisecond }
+func quick(s *Settings) { limits(s); s.Timeout = 500 * time.Millisecond }
 
 // TestGone: Redis is gone, every command says so, the breaker leaves it alone;
 // it is back without its keys, and all is well. The log says it once.
 func TestGone(t *testing.T) {
 	server := startRedis(t)
-	r := connect(t, server.URL(), quick)
+	r := connect(t, server.URL(), limits)
 	if err := r.Submit(t.Context(), submission(abc, `{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestGone(t *testing.T) {
 // is logged as begun and as over.
 func TestQuietOutages(t *testing.T) {
 	server := startRedis(t)
-	r := connect(t, server.URL(), quick, func(s *Settings) { s.Wakeup = Poll })
+	r := connect(t, server.URL(), limits, func(s *Settings) { s.Wakeup = Poll })
 	calm := func(d time.Duration) {
 		r.outages.mu.Lock()
 		defer r.outages.mu.Unlock()
@@ -262,11 +263,15 @@ func TestWatchersOutlive(t *testing.T) {
 			r.raw.ConfigSet(r.t.Context(), "notify-keyspace-events", "")
 		},
 	} {
+		how := limits
+		if name == "silent for a while" {
+			how = quick
+		}
 		for _, way := range []string{Auto, Poll} {
 			t.Run(name+", "+way, func(t *testing.T) {
 				server := startRedis(t)
 				p := redistest.NewLine(t, server.Addr)
-				r := connect(t, p.URL(), quick, func(s *Settings) { s.Wakeup = way })
+				r := connect(t, p.URL(), how, func(s *Settings) { s.Wakeup = way })
 				r.raw = client(t, server.URL())
 				if way == Auto {
 					until(t, "notifications arrive", r.live.Load)
@@ -293,7 +298,7 @@ func TestWatchersOutlive(t *testing.T) {
 
 // TestOpenWithoutRedis fails, and leaves nothing behind.
 func TestOpenWithoutRedis(t *testing.T) {
-	at := redistest.FreeAddr(t)
+	at := porttest.FreeAddr(t)
 	_, err := Open(t.Context(), Settings{URL: "redis://user:gout@" + at}, nil, nil)
 	want := "redis at " + at + "/0: redis: ping: connection: dial tcp " + at + ": connect: connection refused"
 	if err == nil || err.Error() != want {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llm-coordinator/coordinator/transport/broker/redistest"
 	"github.com/llm-coordinator/coordinator/transport/files/filestest"
+	"github.com/llm-coordinator/coordinator/transport/porttest"
 )
 
 // user may do what a broker needs, and nothing else.
@@ -98,7 +98,7 @@ func TestRenewedPassword(t *testing.T) {
 		r.raw.ClientKillByFilter(t.Context(), "USER", "coordinator")
 	}
 	change("old", "new")
-	for _, renewed := range []string{url("old", server.Addr), url("new", redistest.FreeAddr(t)), "rediss" + url("new", server.Addr)[len("redis"):], "nonsense"} {
+	for _, renewed := range []string{url("old", server.Addr), url("new", porttest.FreeAddr(t)), "rediss" + url("new", server.Addr)[len("redis"):], "nonsense"} {
 		now.Store(renewed)
 		r.fails(Denied, all...)
 	}
@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", dir.Write("ca.pem", ca.PEM))
 	serve := func(name string, by *filestest.CA) string {
 		cert, key := dir.Pair(name, by, "127.0.0.1")
-		at := redistest.FreeAddr(t)
+		at := porttest.FreeAddr(t)
 		_, port, _ := net.SplitHostPort(at)
 		startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no", "--requirepass", "secret")
 		return "rediss://:secret@" + at

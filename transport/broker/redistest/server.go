@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/llm-coordinator/coordinator/transport/porttest"
 )
 
 // Server is a redis-server of a test's own. It sends notifications of lists, writes
@@ -27,17 +29,6 @@ type Server struct {
 	read sync.WaitGroup // its output
 }
 
-// FreeAddr is an address on which nobody listens.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Start starts one on a free port, with these arguments besides; nil: there is no
 // redis-server.
 func Start(t testing.TB, args ...string) *Server {
@@ -46,7 +37,7 @@ func Start(t testing.TB, args ...string) *Server {
 	if err != nil {
 		return nil
 	}
-	s := &Server{Addr: FreeAddr(t), t: t, path: path, dir: t.TempDir(), args: args}
+	s := &Server{Addr: porttest.FreeAddr(t), t: t, path: path, dir: t.TempDir(), args: args}
 	s.Start()
 	t.Cleanup(s.Stop)
 	return s
