@@ -180,6 +180,7 @@ func (o *Response) Active() time.Time {
 // with ErrExpired once the response has expired.
 func (o *Response) Send(ctx context.Context, it Item) error {
 	if (it.Head != nil || it.Fault != nil) && !o.state.CompareAndSwap(waiting, begun) && o.state.Load() == expired {
+		it.Free()
 		return ErrExpired
 	}
 	select {
