@@ -234,7 +234,7 @@ func (p *partAnswer) take(event []byte) error {
 	case err != nil:
 		return unusable(err)
 	case found.Error != nil:
-		return p.failedInside(data)
+		return p.failedInside(data, found.Refused())
 	}
 	names := p.namesOf(data)
 	if found.Usage != nil {
@@ -250,9 +250,12 @@ func (p *partAnswer) take(event []byte) error {
 	return nil
 }
 
-// failedInside is the fault of a worker that says in its stream that it failed.
-func (p *partAnswer) failedInside(event []byte) error {
-	p.answer.Failed("error_event")
+// failedInside is the fault of a worker that says in its stream that it failed, or
+// that it refuses the prompt.
+func (p *partAnswer) failedInside(event []byte, refused bool) error {
+	if !refused {
+		p.answer.Failed("error_event")
+	}
 	f := wire.Faultf(wire.UpstreamFailed, "decode failed while it answered")
 	quote(f, event)
 	return f

@@ -154,7 +154,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 	}
 	x.prefillLeg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer,
 		Resend: gateway.ResendUnreached, Scratch: true, Deadline: r.Deadline, Journal: r.Journal}
-	if p.needs.Whole && r.Stream {
+	if p.needs.Whole { // it streams if the client's body makes a worker stream, in whatever words
 		x.prefillLeg.Check = wire.CheckEvents
 	}
 	x.prefillBody = func(id string, told wire.Transfers) wire.Payload {

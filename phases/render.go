@@ -154,7 +154,7 @@ func (p *render) Plan(r *Request) (Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if answer != nil && (!tokens.Features.Tensors() || len(tokens.Features.Items) == 0) {
+		if answer != nil && tokens.Features.Kwargs == nil {
 			memory.Refund(int64(cap(answer))) // nothing of it is kept
 		}
 		return rendered{tokens, p.forward.said(sent.Header)}, nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/metricstest"
 )
 
 // quick has legs sent again without a pause.
@@ -121,6 +122,48 @@ func TestDecodeThatFailsTwice(t *testing.T) {
 	}
 	if n := r.metric(t, "llm_d_coordinator_reruns_total"); n != 2 {
 		t.Errorf("counted %v", n)
+	}
+	r.settled()
+}
+
+// TestRefusalInAStream is the client's, and says nothing of the worker: neither its
+// breaker nor the count of broken streams takes it for a failure.
+func TestRefusalInAStream(t *testing.T) {
+	refusal := cluster.Fault{ErrorEventAfter: new(0), ErrorCode: 400}
+	const touchy = "[gateway.breaker]\nconsecutive_failures = 2\nfailure_ratio = 0.5\nmin_requests = 2\n"
+	for name, steps := range map[string]string{
+		"held":     fullSteps,
+		"not held": renderStep + prefillStep + decodeStep + "params = { hold_first_event = false }\n",
+	} {
+		r := newRig(t, setup{steps: steps, toml: touchy})
+		refusal.Leg = cluster.Decode
+		r.cluster.AddFault(refusal)
+		for range 4 {
+			if got := r.post(chatPath, chatBody("hi there", true)); got.status != http.StatusOK || got.err != nil || strings.Count(got.body, `"code":400`) != 1 {
+				t.Errorf("%s: got %d %v %s", name, got.status, got.err, got.body)
+			}
+		}
+		if n, ok := metricstest.Sum(t, r.Registry, "llm_d_coordinator_stream_broken_total"); ok || r.breaker("decode") != "closed" {
+			t.Errorf("%s: %v broken streams, breaker %s", name, n, r.breaker("decode"))
+		}
+		r.settled()
+	}
+	// Both legs of a pair refuse it: whichever is first, it is not sent again.
+	r := newPairRig(t, touchy)
+	for _, refusal.Leg = range []string{cluster.Prefill, cluster.Decode} {
+		r.cluster.AddFault(refusal)
+	}
+	for i := range 4 {
+		id := fmt.Sprintf("id-%d", i)
+		if got := r.post(chatPath, chatBody("hi there", true), "X-Request-Id", id); got.status != http.StatusOK || got.err != nil || strings.Count(got.body, `"code":400`) != 1 {
+			t.Errorf("pair: got %d %v %s", got.status, got.err, got.body)
+		}
+		if legs := r.legs(id); len(legs) > 4 { // render, reserve, and the two
+			t.Errorf("pair: legs %v", legs)
+		}
+	}
+	if p, d := r.breaker("prefill"), r.breaker("decode"); p != "closed" || d != "closed" {
+		t.Errorf("breakers %s, %s", p, d)
 	}
 	r.settled()
 }

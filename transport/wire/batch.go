@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // Single is one prompt of a batch, as a request of its own would have it.
 type Single struct {
@@ -74,13 +77,16 @@ func (p *Protocol) single(b *Body, prompt []byte, first byte) (Single, error) {
 	return Single{Body: body, Prompt: found}, err
 }
 
+// maxChoices is more than any worker gives.
+const maxChoices = 1 << 20
+
 // Choices returns how many choices a body asks for of each prompt.
 func (p *Protocol) Choices(b *Body) int {
-	n, err := strconv.Atoi(string(b.Get("n")))
-	if err != nil {
-		return 1 // none, or what a worker refuses
+	n, ok := number(b.Get("n"))
+	if !ok || n != math.Trunc(n) || !(n > 1 && n <= maxChoices) {
+		return 1 // none, one, or what a worker refuses
 	}
-	return max(1, n)
+	return int(n)
 }
 
 // PartID is the request id by which one prompt of a batch goes: <id>-p<i>. What is

@@ -76,7 +76,8 @@ func TestPartIDsAreIDs(t *testing.T) {
 }
 
 func TestChoicesOfABody(t *testing.T) {
-	for body, want := range map[string]int{`{}`: 1, `{"n":3}`: 3, `{"n":null}`: 1, `{"n":0}`: 1, `{"n":-1}`: 1, `{"n":"2"}`: 1, `{"n":1e9}`: 1} {
+	for body, want := range map[string]int{`{}`: 1, `{"n":3}`: 3, `{"n":null}`: 1, `{"n":0}`: 1, `{"n":-1}`: 1, `{"n":"2"}`: 2, `{"n":2.0}`: 2,
+		`{"n":2.5}`: 1, `{"n":1e9}`: 1, `{"n":true}`: 1} {
 		if got := Completions.Choices(bodyOf(t, body)); got != want {
 			t.Errorf("%s: %d, want %d", body, got, want)
 		}

@@ -156,6 +156,8 @@ func modality(spans []Span, m Modality, hashList, placeholderList, kwargsList li
 	switch {
 	case hashList.bad || placeholderList.bad || kwargsList.bad:
 		return nil, errors.New("the features of a modality are not arrays")
+	case max(len(hashes), len(placeholders), len(kwargs)) > MaxMedia:
+		return nil, fmt.Errorf("a modality has more than %d items", MaxMedia)
 	case len(hashes) != len(placeholders):
 		return nil, fmt.Errorf("a modality has %d mm_hashes and %d mm_placeholders", len(hashes), len(placeholders))
 	case kwargs != nil && len(kwargs) != len(hashes):
@@ -215,6 +217,9 @@ func (f *Features) checkAll(count int) (err error) {
 		return errors.New("mm_placeholders and kwargs_data need mm_hashes")
 	}
 	hashes, placeholders, kwargs := byName(f.Hashes), byName(f.Placeholders), byName(f.Kwargs)
+	if max(len(hashes), len(placeholders), len(kwargs)) > maxModalities {
+		return errors.New("there are too many modalities")
+	}
 	same := len(placeholders) == len(hashes) && (f.Kwargs == nil || len(kwargs) == len(hashes))
 	var all []Span
 	for name, of := range hashes {
@@ -234,13 +239,17 @@ func (f *Features) checkAll(count int) (err error) {
 	return apart(all)
 }
 
+// maxModalities is how many there may be of those that we do not know, too.
+const maxModalities = 100
+
 // byName returns the values of an object: of a name that stands more than once
-// the last. A hostile one has a million names.
+// the last. A hostile one has a million names: there are not many more than
+// maxModalities in what is returned.
 func byName(object []byte) map[string][]byte {
 	values := map[string][]byte{}
 	EachMember(object, func(name, value []byte) bool {
 		values[string(unescape(name[1:len(name)-1]))] = value
-		return true
+		return len(values) <= maxModalities
 	})
 	return values
 }
@@ -251,15 +260,10 @@ func (f Features) clone(tensors bool) Features {
 	if len(f.Items) == 0 {
 		f.Items = nil
 	}
-	if !tensors || !f.Tensors() { // without all tensors it is of no use
-		for i := range f.Items {
-			f.Items[i].Metadata = nil
-		}
-	}
-	if !tensors || !f.any() {
+	if !tensors || !f.any() || !f.Tensors() { // unless there are all, they are of no use
 		f.Kwargs = nil
 		for i := range f.Items {
-			f.Items[i].Kwargs = nil
+			f.Items[i].Kwargs, f.Items[i].Metadata = nil, nil
 		}
 	}
 	f.Hashes, f.Placeholders = bytes.Clone(f.Hashes), bytes.Clone(f.Placeholders)

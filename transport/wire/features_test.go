@@ -58,7 +58,7 @@ func TestRenderedImages(t *testing.T) {
 	}
 	f := &got.Features
 	want := []Span{
-		{Image, []byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":1, "offset":2 }`), []byte(`"QQ=="`), 2, 1, []byte("3"), nil},
+		{Image, []byte(`"a"`), []byte(`{ "x":{"offset":9} , "length":1, "offset":2 }`), nil, 2, 1, []byte("3"), nil}, // without the others its tensor is of no use
 		{Image, []byte(`"b\/"`), []byte(`{"offset":2,"length":0}`), nil, 2, 0, nil, nil},
 		{Image, []byte(`"a"`), []byte(`{"offset":0,"length":2}`), nil, 0, 2, []byte("1,2"), nil},
 	}
@@ -68,7 +68,7 @@ func TestRenderedImages(t *testing.T) {
 	if f.PlaceholderTokens() != 3 || f.Tensors() || !f.any() {
 		t.Errorf("%d placeholder tokens, tensors %v", f.PlaceholderTokens(), f.Tensors())
 	}
-	if string(f.Hashes) != `{"audio":[],"image":["a", "b\/" ,"a"]}` || string(f.Kwargs) != `{"image":["QQ==",null,""]}` {
+	if string(f.Hashes) != `{"audio":[],"image":["a", "b\/" ,"a"]}` || f.Kwargs != nil {
 		t.Errorf("%s, %s", f.Hashes, f.Kwargs)
 	}
 }
@@ -322,23 +322,41 @@ func TestMalformedPlaceholdersDoNotPanic(t *testing.T) {
 }
 
 // Maps by modality may have as many names as a body is long: a walk for each of
-// them would not end in this test's time.
+// them would not end in this test's time, nor may each cost more memory than text.
 func TestManyModalities(t *testing.T) {
 	const n = 50_000
-	var names, same strings.Builder
-	for i := range n {
-		fmt.Fprintf(&names, `"m%d":[],`, i)
+	names := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"m%d":[],`, i)
+		}
+		return b.String()
 	}
-	same.WriteString(strings.Repeat(`"x":[],`, n))
-	long := `"x":[` + strings.Repeat(`"",`, n) + `""]`
-	places := `"x":[` + strings.Repeat(`{"offset":0,"length":0},`, n) + `{"offset":0,"length":1}]`
-	for name, maps := range map[string][2]string{
-		"distinct": {`{` + names.String() + `"x":["h"]}`, `{` + names.String() + `"x":[{"offset":0,"length":1}]}`},
-		"the same": {`{` + same.String() + long + `}`, `{` + same.String() + places + `}`},
+	same := strings.Repeat(`"x":[],`, n)
+	long := func(name string, n int) [2]string {
+		return [2]string{name + `:[` + strings.Repeat(`"",`, n-1) + `""]`, name + `:[` + strings.Repeat(`{"offset":0,"length":0},`, n-1) + `{"offset":0,"length":1}]`}
+	}
+	many, tooMany, images := long(`"x"`, MaxMedia), long(`"x"`, n), long(`"image"`, n)
+	for name, tt := range map[string]struct {
+		maps [2]string
+		want string
+	}{
+		"distinct":          {[2]string{`{` + names(maxModalities-1) + `"x":["h"]}`, `{` + names(maxModalities-1) + `"x":[{"offset":0,"length":1}]}`}, ""},
+		"too many distinct": {[2]string{`{` + names(n) + `"x":["h"]}`, `{` + names(n) + `"x":[{"offset":0,"length":1}]}`}, "too many modalities"},
+		"the same":          {[2]string{`{` + same + many[0] + `}`, `{` + same + many[1] + `}`}, ""},
+		"too many items":    {[2]string{`{` + tooMany[0] + `}`, `{` + tooMany[1] + `}`}, "more than 10000 items"},
+		"too many images":   {[2]string{`{` + images[0] + `}`, `{` + images[1] + `}`}, "more than 10000 items"},
 	} {
+		maps := tt.maps
 		kwargs := strings.Replace(maps[0], `"h"`, `""`, 1)
 		body := mustParse(t, `{"token_ids":[1],"features":{"mm_hashes":`+maps[0]+`,"mm_placeholders":`+maps[1]+`,"kwargs_data":`+kwargs+`}}`)
 		prompt, err := Generate.Prompt(body)
+		if tt.want != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

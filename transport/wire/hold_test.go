@@ -163,6 +163,34 @@ func TestErrorEventsAreFound(t *testing.T) {
 	}
 }
 
+// TestEventsThatRefuseARequest are no failures of the worker, if they come in one
+// piece, wherever their beginning is.
+func TestEventsThatRefuseARequest(t *testing.T) {
+	refusal := `data: {"error": {"message":"m","code":400}}`
+	for name, tt := range map[string]struct {
+		stream string
+		want   bool
+		typed  bool
+	}{
+		"a refusal":                 {refusal + "\n\n" + event("[DONE]"), false, false},
+		"a refusal, CRLF":           {refusal + "\r\n\r\ndata: [DONE]\r\n\r\n", false, false},
+		"a refusal, then a failure": {refusal + "\n\n" + event(`{"error":{"code":500}}`), true, false},
+		"a word":                    {event(`{"error":{"code":"context_length_exceeded"}}`), false, false},
+		"no code":                   {event(`{"error":{"message":"m"}}`), true, false},
+		"no JSON":                   {event(`{"error":`), true, false},
+		"typed":                     {announced + typed("error", `"code":"400"`), false, true},
+		"typed, failed":             {typed("response.failed", `"response":{"error":{"code":"invalid_image"}}`), false, true},
+		"typed, the server's":       {typed("response.failed", `"response":{"error":{"code":"server_error"}}`), true, true},
+	} {
+		for at := range len(errorLine) { // the first piece ends before the event says more
+			e := ErrorEvents{Typed: tt.typed}
+			if got := e.Found([]byte(tt.stream[:at])) || e.Found([]byte(tt.stream[at:])); got != tt.want {
+				t.Errorf("%s, in two pieces from %d: %t", name, at, got)
+			}
+		}
+	}
+}
+
 // FuzzHold: what is known of an answer does not depend on its pieces, and never
 // takes back what it said.
 func FuzzHold(f *testing.F) {

@@ -13,19 +13,11 @@ func (p *Protocol) LocalKV(b *Body) string {
 		get = func(name string) []byte { return Lookup(params, name) }
 	}
 	set := func(name string) bool { v := get(name); return !IsNull(v) && v[0] != 'f' }
-	number := func(name string) (float64, bool) {
-		v := get(name)
-		if s, ok := Unquote(v); ok {
-			v = []byte(s)
-		}
-		f, err := strconv.ParseFloat(string(v), 64)
-		return f, err == nil
-	}
 	many := func(name string) bool {
 		if !set(name) {
 			return false
 		}
-		f, ok := number(name)
+		f, ok := number(get(name))
 		return !ok || !(f <= 1)
 	}
 	switch {
@@ -41,12 +33,12 @@ func (p *Protocol) LocalKV(b *Body) string {
 		return "echo_logprobs"
 	}
 	if set("echo") {
-		if f, ok := number("max_tokens"); ok && f == 0 {
+		if f, ok := number(get("max_tokens")); ok && f == 0 {
 			return "echo_max_tokens"
 		}
 	}
 	if set("truncate_prompt_tokens") {
-		if f, ok := number("truncate_prompt_tokens"); !ok || !(f >= 0) {
+		if f, ok := number(get("truncate_prompt_tokens")); !ok || !(f >= 0) {
 			return "truncate_prompt_tokens"
 		}
 	}
@@ -54,4 +46,13 @@ func (p *Protocol) LocalKV(b *Body) string {
 		return "truncation"
 	}
 	return ""
+}
+
+// number reads a number as workers do, who take one in a string too.
+func number(value []byte) (float64, bool) {
+	if s, ok := Unquote(value); ok {
+		value = []byte(s)
+	}
+	f, err := strconv.ParseFloat(string(value), 64)
+	return f, err == nil
 }

@@ -106,6 +106,10 @@ func (m *Media) set(e *Edit, uuids []Span) {
 	e.Set(m.member, append(t, m.messages[at:]))
 }
 
+// MaxMedia is how many media a request may have, or its features of one modality.
+// Each costs more memory than its text may.
+const MaxMedia = 10_000
+
 // findMedia finds the media in the messages of a chat body. It returns nil if
 // there are none, and refuses what is not served, and media whose URL could be
 // read in two ways: nobody behind us may fetch what our guard has not seen.
@@ -138,6 +142,10 @@ func (m *Media) scan(content []byte) (err error) {
 		var p mediaPart
 		var found bool
 		if p, found, err = m.scanPart(part); found {
+			if len(m.parts) == MaxMedia {
+				err = Faultf(LimitExceeded, "the request has more than %d media", MaxMedia)
+				return false
+			}
 			m.parts = append(m.parts, p)
 		}
 		return err == nil

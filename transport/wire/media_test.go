@@ -208,10 +208,17 @@ func TestDataURIsAreKnownInAnySpelling(t *testing.T) {
 	}
 }
 
-// A body may have as many parts as it is long.
+// A body may have as many parts as it is long, but not of media.
 func TestManyParts(t *testing.T) {
-	const n = 100_000
-	for _, part := range []string{`{"image_url":"http://a/"}`, `{"type":"text","text":"x"}`, `"x"`, `{}`} {
+	const image = `{"image_url":"http://a/"}`
+	if _, _, err := chatMedia(t, `[{"content":[`+strings.Repeat(image+`,`, MaxMedia)+image+`]}]`); FaultOf(err).Kind != LimitExceeded {
+		t.Errorf("one medium more than there may be: %v", err)
+	}
+	for _, part := range []string{image, `{"type":"text","text":"x"}`, `"x"`, `{}`} {
+		n := 100_000
+		if part == image {
+			n = MaxMedia
+		}
 		messages := `[{"content":[` + strings.Repeat(part+`,`, n-1) + part + `]}]`
 		body, m, err := chatMedia(t, messages)
 		if err != nil || m.Len() != n && m.Len() != 0 {

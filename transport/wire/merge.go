@@ -53,6 +53,10 @@ type Event struct {
 	Usage []byte
 }
 
+// Refused reports whether the error of an event is the request's, and not the
+// worker's.
+func (e *Event) Refused() bool { return e.Error != nil && !isServerError(e.Error) }
+
 // ReadEvent checks the data of an event of a completions stream.
 func ReadEvent(data []byte) (e Event, err error) {
 	if Valid(data) != nil {

@@ -16,7 +16,8 @@ var (
 )
 
 // CheckEvents checks a stream of events that was read whole: whether it came to its
-// end, and no event is an error. A worker may also answer with one JSON object.
+// end, and no event says that the worker failed. One that refuses the request is for
+// decode's to say. A worker may also answer with one JSON object.
 func CheckEvents(answer []byte) error {
 	if IsObject(trim(answer)) {
 		return CheckAnswer(answer)

@@ -16,6 +16,7 @@ func TestCheckEvents(t *testing.T) {
 		`{"choices":[{"finish_reason":"error"}]}`:                      false,
 		"data: {\"error\":{\"code\":500}}\n\ndata: [DONE]\n\n":         false,
 		event + "data: {\"error\":{\"code\":500}}\n\ndata: [DONE]\n\n": false,
+		"data: {\"error\":{\"code\":400}}\n\ndata: [DONE]\n\n":         true,
 	} {
 		if err := CheckEvents([]byte(text)); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)

@@ -127,13 +127,17 @@ func dropTransferParams(object []byte) []byte {
 // object, is returned itself.
 func mapMembers(object []byte, f func(name, value []byte) ([]byte, bool)) []byte {
 	changed := false
-	out := []byte("{")
-	isObject := EachMember(object, func(name, value []byte) bool {
+	EachMember(object, func(name, value []byte) bool {
 		kept, ok := f(name, value)
-		if !ok || len(kept) != len(value) {
-			changed = true
-		}
-		if ok {
+		changed = !ok || len(kept) != len(value)
+		return !changed
+	})
+	if !changed {
+		return object
+	}
+	out := []byte("{")
+	EachMember(object, func(name, value []byte) bool {
+		if kept, ok := f(name, value); ok {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
@@ -141,8 +145,5 @@ func mapMembers(object []byte, f func(name, value []byte) ([]byte, bool)) []byte
 		}
 		return true
 	})
-	if !isObject || !changed {
-		return object
-	}
 	return append(out, '}')
 }

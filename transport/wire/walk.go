@@ -68,8 +68,9 @@ func intoObject(text []byte, at int, f func(name []byte, at int) int) int {
 	return min(at+1, len(text))
 }
 
-// eachOf returns the elements of the array that begins at a place, and the
-// place behind it.
+// eachOf returns the elements of the array that begins at a place, and the place
+// behind it. Each costs more memory than its text may: there are at most one more
+// than MaxMedia.
 func eachOf(text []byte, at int) (all [][]byte, end int) {
 	all = [][]byte{}
 	at = skipSpace(text, at+1)
@@ -78,7 +79,9 @@ func eachOf(text []byte, at int) (all [][]byte, end int) {
 		if end == at {
 			return all, at
 		}
-		all = append(all, text[at:end])
+		if len(all) <= MaxMedia {
+			all = append(all, text[at:end])
+		}
 		at = skipSpace(text, end)
 		if at < len(text) && text[at] == ',' {
 			at = skipSpace(text, at+1)
