@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/llm-coordinator/coordinator/transport/budget"
+	"github.com/llm-coordinator/coordinator/transport/gateway"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
 
@@ -90,6 +91,7 @@ type merge struct {
 	choices int // of each prompt
 	// memory is charged for what is held of answers.
 	memory *budget.Account
+	trials gateway.Trials
 	// open counts the parts whose answer is not there as a whole, holding those that
 	// have not let go of what came in.
 	open, holding atomic.Int32

@@ -79,10 +79,16 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 	leg := gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Prefer: "if-available", Timeout: p.timeout,
 		Body:   func(string) wire.Payload { return proto.ProbeLeg(src) },
 		Resend: gateway.ResendNever, Unjudged: true, Journal: r.Journal}
+	var permit *gateway.Permit
 	return Plan{
 		Places: []string{PoolDecode},
-		Placed: func() error { return r.takeDecodePermit(p.decode) },
+		Placed: func() error {
+			err := r.takeDecodePermit(p.decode)
+			permit = r.decodePermit
+			return err
+		},
 		Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (result Result, err error) {
+			permit.Sent() // the answer may take long, and keeps nobody out
 			answer, _, err := p.decode.Open(ctx, leg)
 			if err != nil {
 				if ctx.Err() != nil {
@@ -108,7 +114,10 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 				}
 				return failed, nil
 			}
-			return p.relay(ctx, way, answer, held, served)
+			if result, err = p.relay(ctx, way, answer, held, served); err == nil && result != failed {
+				permit.Succeed() // decode is not asked for anything else
+			}
+			return result, err
 		}}},
 	}, nil
 }

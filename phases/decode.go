@@ -128,7 +128,7 @@ func (p *decode) Plan(r *Request) (Plan, error) {
 	}
 	run.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts,
 		Body:   func(string) wire.Payload { return proto.DecodeLeg(src, handoff) },
-		Permit: r.decodePermit, Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold, Journal: r.Journal}
+		Permit: r.decodePermit, Trials: r.trials(), Resend: gateway.ResendUnreached, Deadline: r.Deadline, Fresh: run.fresh, Hold: p.hold, Journal: r.Journal}
 	r.Decoded.reached = run.state
 	return Plan{Tasks: []Task{{Pool: PoolDecode, Run: run.run}}}, nil
 }

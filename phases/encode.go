@@ -111,13 +111,13 @@ func (p *encode) Plan(r *Request) (Plan, error) {
 		return p.planPushes(r, src, format), nil
 	}
 	plan := Plan{MaxParallel: p.parallel}
-	seen := map[string]bool{}
+	seen, trials := map[string]bool{}, &gateway.Trials{}
 	for i, image := range src.Tokens.Features.Items {
 		if seen[string(image.Hash)] {
 			continue
 		}
 		seen[string(image.Hash)] = true
-		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Check: wire.CheckAnswer, Trials: trials, Deadline: r.Deadline, Journal: r.Journal,
 			Body: func(string) wire.Payload { return proto.EncodeLeg(src, format, i) }}
 		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) { return p.run(ctx, leg, image.Hash) }})
 	}

@@ -80,12 +80,12 @@ type pushed struct {
 // that an image that is there twice is encoded twice.
 func (p *encode) planPushes(r *Request, src wire.Source, format wire.Format) Plan {
 	proto, named := r.Protocol, r.namedWorker()
-	to := &consumer{}
+	to, trials := &consumer{}, &gateway.Trials{}
 	asking := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: int(r.Reruns), Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload { return proto.ReserveLeg(src, format, id, wire.Transfers{}) }}
 	plan := Plan{MaxParallel: p.parallel}
 	for i, image := range src.Tokens.Features.Items {
-		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: int(r.Reruns), Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal}
+		leg := gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: int(r.Reruns), Check: wire.CheckAnswer, Trials: trials, Deadline: r.Deadline, Journal: r.Journal}
 		plan.Tasks = append(plan.Tasks, Task{Pool: PoolEncode, Run: func(ctx context.Context) (Result, error) {
 			at, err := to.find(ctx, p.pusher.boot, named, asking)
 			if err != nil {

@@ -128,7 +128,7 @@ func (p *prefill) Plan(r *Request) (Plan, error) {
 	embeddings := p.ec.Prefill(r.Encoded.Descriptors)
 	_, pushes := p.ec.(ec.Pusher)
 	run := &prefilling{prefill: p, src: &src, pixels: p.pixels(r, format, embeddings), named: r.namedWorker(), pushed: pushes && embeddings != nil && r.worker != nil, anew: r.Reruns > 0, rerun: r.Reruns == 0}
-	run.leg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Deadline: r.Deadline, Journal: r.Journal,
+	run.leg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer, Trials: r.trials(), Deadline: r.Deadline, Journal: r.Journal,
 		Body: func(id string) wire.Payload {
 			told := run.begin()
 			told.EC = embeddings
@@ -178,7 +178,7 @@ func (p *prefill) Recover(r *Request, err error) (Verdict, error) {
 // takeDecodePermit takes the permit to send decode unless the request has it.
 func (r *Request) takeDecodePermit(decode *gateway.Upstream) (err error) {
 	if r.decodePermit == nil {
-		r.decodePermit, err = decode.Permit()
+		r.decodePermit, err = decode.Permit(r.trials())
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 		x.rerun = stepEncode
 	}
 	x.prefillLeg = gateway.Leg{Path: proto.LegPath(format), Header: r.Header, ID: r.ID, Attempt: r.Prefilled.Attempts, Check: wire.CheckAnswer,
-		Resend: gateway.ResendUnreached, Scratch: true, Deadline: r.Deadline, Journal: r.Journal}
+		Trials: r.trials(), Resend: gateway.ResendUnreached, Scratch: true, Deadline: r.Deadline, Journal: r.Journal}
 	if p.needs.Whole { // it streams if the client's body makes a worker stream, in whatever words
 		x.prefillLeg.Check = wire.CheckEvents
 	}
@@ -179,7 +179,7 @@ func (p *prefillDecode) begin(r *Request) *pair {
 	x.decoding = &decoding{decode: p.decode, proto: proto, way: r.wayOut(), state: &handoffState{}, rerun: x.rerun,
 		spent: r.Reruns > 0, deadline: r.Deadline, beside: x.fate}
 	x.decoding.leg = gateway.Leg{Path: proto.Path, Query: r.Query, Header: r.Header, ID: r.ID, Attempt: r.Decoded.Attempts, Body: decodeBody,
-		Resend: gateway.ResendUnreached, Deadline: r.Deadline, Hold: p.decode.hold, Journal: r.Journal}
+		Trials: r.trials(), Resend: gateway.ResendUnreached, Deadline: r.Deadline, Hold: p.decode.hold, Journal: r.Journal}
 	return x
 }
 

@@ -138,13 +138,13 @@ func (p *render) Plan(r *Request) (Plan, error) {
 	}
 	proto, src := r.Protocol, r.source()
 	header, memory, journal, cut := r.Header, r.Memory, r.Journal, 0
-	id, deadline := r.ID, r.Deadline
+	id, deadline, trials := r.ID, r.Deadline, r.trials()
 	if !p.tensors && src.Media.Len() > 0 {
 		cut = wire.MaxHash + 1 // the tensors are dropped as they arrive
 	}
 	return Plan{Tasks: []Task{{Pool: PoolRender, Run: func(ctx context.Context) (Result, error) {
 		var tokens wire.Tokens
-		answer, sent, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: header, ID: id, Memory: memory, Deadline: deadline, Journal: journal,
+		answer, sent, err := p.upstream.Call(ctx, gateway.Leg{Path: proto.RenderPath, Header: header, ID: id, Memory: memory, Trials: trials, Deadline: deadline, Journal: journal,
 			Body:    func(string) wire.Payload { return proto.RenderLeg(src) },
 			Scratch: !p.tensors, Cut: cut, // what is kept without tensors is a copy
 			Check: func(answer []byte) (err error) {

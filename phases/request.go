@@ -183,6 +183,14 @@ type Decoded struct {
 	reached *handoffState
 }
 
+// trials are what its legs share with those of the other parts of a batch.
+func (r *Request) trials() *gateway.Trials {
+	if r.Batch == nil || r.Batch.merge == nil {
+		return nil
+	}
+	return &r.Batch.merge.trials
+}
+
 // LetGo drops what came in and what was made of it, and gives its bytes back:
 // the answer is on its way, and nothing will be sent again. An answer may take
 // minutes, which a long prompt or large images need not lie in memory for. What

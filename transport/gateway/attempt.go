@@ -120,7 +120,7 @@ func (u *Upstream) once(ctx context.Context, leg *Leg, sent *Sent, use func(*att
 // try sends the leg and returns when its response headers are there.
 func (a *attempt) try(leg *Leg, sent *Sent) *failure {
 	req := a.request(leg, leg.Attempt+sent.Attempts)
-	a.permit.sent()
+	a.permit.Sent()
 	transport := a.u.origin.transport
 	if leg.fresh {
 		transport = a.u.origin.fresh
@@ -163,7 +163,7 @@ func (u *Upstream) take(leg *Leg) (*Permit, error) {
 		leg.Permit = nil
 		return p, nil
 	}
-	return u.breaker.permit()
+	return u.breaker.permit(leg.Trials)
 }
 
 // isBusy reports whether an answer says that there is no room for the leg now.

@@ -126,8 +126,8 @@ func (b *breaker) refuse() error {
 	return f
 }
 
-// permit takes the right to send one attempt.
-func (b *breaker) permit() (*Permit, error) {
+// permit takes the right to send one attempt of a request.
+func (b *breaker) permit(t *Trials) (*Permit, error) {
 	if b == nil {
 		return &Permit{}, nil
 	}
@@ -137,9 +137,13 @@ func (b *breaker) permit() (*Permit, error) {
 		return &Permit{breaker: b, era: era}, nil
 	}
 	done, err := b.cb.Allow()
+	if errors.Is(err, gobreaker.ErrTooManyRequests) && t.has(b, era) {
+		return &Permit{breaker: b, era: era}, nil
+	}
 	if err != nil {
 		return nil, b.refuse()
 	}
+	t.note(b, era)
 	b.trial.Store(&done)
 	return &Permit{breaker: b, era: era, trial: done}, nil
 }

@@ -143,7 +143,7 @@ func TestTimeoutsTripAlsoIfTheyTakeLongerThanTheWindow(t *testing.T) {
 func TestOldNewsDoNotTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := dial(t, answering(t), tripAfter(1))
-		old, err := r.Permit()
+		old, err := r.Permit(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestOpenThenHalfOpenThenClosed(t *testing.T) {
 // halfOpen returns a rig whose breaker has just become half open.
 func halfOpen(t *testing.T, l *cluster.PipeListener) *rig {
 	r := dial(t, l, tripAfter(1))
-	p, err := r.Permit()
+	p, err := r.Permit(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func halfOpen(t *testing.T, l *cluster.PipeListener) *rig {
 
 func mustPermit(t *testing.T, r *rig) *Permit {
 	t.Helper()
-	p, err := r.Permit()
+	p, err := r.Permit(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestPermitsOfAHalfOpenBreaker(t *testing.T) {
 			}
 			permits = append(permits, mustPermit(t, r))
 		}
-		_, err := r.Permit()
+		_, err := r.Permit(nil)
 		if f := faultOf(t, err); f == nil || f.Kind != wire.Unavailable || f.RetryAfter != "1" {
 			t.Errorf("a fourth permit: %v", err)
 		}
@@ -410,7 +410,7 @@ func TestBreakerUnderLoad(t *testing.T) {
 			for k := range 100 {
 				switch (i + k) % 5 {
 				case 0:
-					if p, err := r.Permit(); err == nil {
+					if p, err := r.Permit(nil); err == nil {
 						running.Go(p.GiveBack)
 						p.Fail()
 					}
@@ -519,4 +519,39 @@ func TestHeldAnswersAreJudgedByTheirReader(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTrialsOfOneRequest: if one of its legs may try, those beside it may too, and
+// nobody else. They are judged, and what they say counts.
+func TestTrialsOfOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := halfOpen(t, answering(t))
+		var trials Trials
+		permits := make([]*Permit, 8)
+		for i := range permits {
+			var err error
+			if permits[i], err = r.Permit(&trials); err != nil {
+				t.Fatalf("permit %d: %v", i, err)
+			}
+		}
+		for _, other := range []*Trials{nil, {}} {
+			if _, err := r.Permit(other); err == nil {
+				t.Error("another request may try besides")
+			}
+		}
+		permits[7].Fail() // one that holds none of the breaker's own
+		if r.BreakerState() != "open" {
+			t.Errorf("after a failure: %s", r.BreakerState())
+		}
+		wait(6 * time.Second)
+		if _, err := r.Permit(nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			mustPermit(t, r)
+		}
+		if _, err := r.Permit(&trials); err == nil {
+			t.Error("what it was given before the breaker opened again counts")
+		}
+	})
 }

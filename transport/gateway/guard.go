@@ -43,12 +43,12 @@ func (g *Guard) Close() {
 // Begin takes the right to make one call, and counts it. The permit is to be
 // settled when the call has ended. ok is false if the breaker lets nothing pass.
 func (g *Guard) Begin() (p *Permit, ok bool) {
-	p, err := g.breaker.permit()
+	p, err := g.breaker.permit(nil)
 	if err != nil {
 		return nil, false
 	}
 	g.requests.Inc()
-	p.sent()
+	p.Sent()
 	return p, true
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -25,8 +26,41 @@ type Permit struct {
 // others out. One that takes longer is judged all the same, when it is answered.
 const trialPatience = time.Second
 
-// sent notes that the attempt is on its way.
-func (p *Permit) sent() {
+// Trials are the attempts that one request makes past half-open breakers. If one of
+// its legs may try, those beside it may too: else they would be refused, the request
+// fail, and the trials end with it before they have told anything. It may be used by
+// several goroutines. Nil is each leg for itself.
+type Trials struct {
+	mu    sync.Mutex
+	given map[*breaker]uint64 // the era of the last
+}
+
+// note notes that a leg may try.
+func (t *Trials) note(b *breaker, era uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.given == nil {
+		t.given = map[*breaker]uint64{}
+	}
+	t.given[b] = era
+}
+
+// has reports whether a leg may try, or has tried, since a breaker is half open.
+func (t *Trials) has(b *breaker, era uint64) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	given, ok := t.given[b]
+	return ok && given == era
+}
+
+// Sent notes that the attempt is on its way. It may be called again, for another one.
+func (p *Permit) Sent() {
 	if p != nil && p.trial != nil {
 		p.patience.Store(time.AfterFunc(trialPatience, func() { p.giveTrial(errUnused) }))
 	}

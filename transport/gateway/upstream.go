@@ -78,9 +78,9 @@ func (u *Upstream) Address() string { return u.origin.base.String() }
 // of kind Unavailable. It takes no permit.
 func (u *Upstream) Ready() error { return u.breaker.ready() }
 
-// Permit takes the right to send one attempt, ahead of sending it. The error
-// is a fault of kind Unavailable.
-func (u *Upstream) Permit() (*Permit, error) { return u.breaker.permit() }
+// Permit takes the right to send one attempt of a request, ahead of sending it. The
+// error is a fault of kind Unavailable.
+func (u *Upstream) Permit(t *Trials) (*Permit, error) { return u.breaker.permit(t) }
 
 // BreakerState names the state of the breaker: closed, half-open, open, or
 // disabled.
@@ -120,6 +120,8 @@ type Leg struct {
 	Timeout time.Duration
 	// Permit, if set, is used for the first attempt instead of a new one.
 	Permit *Permit
+	// Trials, if set, are shared with the legs beside it.
+	Trials *Trials
 	// Resend says after which failures it may be sent again.
 	Resend Resend
 	// Deadline, if it is not zero, is when there is no use in another attempt.
