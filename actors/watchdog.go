@@ -21,9 +21,9 @@ type watchdog struct {
 // of noting when: that is cheaper for the supervisor, and a clock that is set
 // kills no request.
 type pulse struct {
-	beats atomic.Int64 // messages handled and steps begun
-	at    atomic.Int32 // the index of the phase
-	until atomic.Int64 // in Unix seconds: before that nothing need happen
+	beats atomic.Int64              // messages handled and steps begun
+	at    atomic.Int32              // the index of the phase
+	until atomic.Pointer[time.Time] // before that nothing need happen; nil is none
 
 	// The watchdog's own: what it felt last, and since when it has felt the same.
 	felt  int64
@@ -39,7 +39,7 @@ var errStuck = errors.New("nothing has happened in the request for too long")
 // beat notes that something happens in the request: what was expected is over.
 func (s *supervisor) beat() {
 	s.pulse.beats.Add(1)
-	s.pulse.until.Store(0)
+	s.pulse.until.Store(nil)
 	s.pulse.at.Store(int32(s.at))
 }
 
@@ -47,7 +47,7 @@ func (s *supervisor) beat() {
 // It stands until the next beat.
 func (p *pulse) expect(until time.Time) {
 	if !until.IsZero() {
-		p.until.Store(until.Unix() + 1)
+		p.until.Store(&until)
 	}
 }
 
@@ -115,7 +115,7 @@ func (e *Engine) stuck(patience time.Duration, now time.Time) (found []*supervis
 		p := &s.pulse
 		if beats, sent := p.beats.Load(), s.req.Out.Active(); p.since.IsZero() || beats != p.felt || !sent.Equal(p.sent) {
 			p.felt, p.sent, p.since = beats, sent, now
-		} else if until := p.until.Load(); until > now.Unix() {
+		} else if until := p.until.Load(); until != nil && until.After(now) {
 			p.since = now // it only waits, as it is meant to
 		} else if !p.givenUp && s.patience > 0 && now.Sub(p.since) >= max(s.patience, patience) {
 			p.givenUp = true

@@ -103,7 +103,7 @@ func NewRender(deps Deps, params Params) (Phase, error) {
 	}
 	made := &render{upstream: up, maxTokens: p.MaxTotalTokens, maxPlaceholders: p.MaxTotalPlaceholderTokens, forward: deps.ForwardHeaders, metrics: deps.Metrics}
 	if p.Responses == responsesAuto {
-		made.offer = &Offer{recheck: p.ResponsesRecheck, log: deps.Log}
+		made.offer = &Offer{recheck: p.ResponsesRecheck, log: deps.Log, made: time.Now()}
 	}
 	return made, nil
 }

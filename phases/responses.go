@@ -25,8 +25,9 @@ const (
 type Offer struct {
 	recheck time.Duration
 	log     *slog.Logger // nil logs nothing
-	// state is unknown, or known to be there, or when it was found missing, in Unix
-	// nanoseconds.
+	made    time.Time
+	// state is unknown, or known to be there, or when it was found missing, in
+	// nanoseconds from made on.
 	state atomic.Int64
 }
 
@@ -42,14 +43,14 @@ func (o *Offer) Known() bool { return o.state.Load() == offerThere }
 // again yet.
 func (o *Offer) Missing() bool {
 	at := o.state.Load()
-	return at > offerThere && time.Since(time.Unix(0, at)) < o.recheck
+	return at > offerThere && time.Since(o.made)-time.Duration(at) < o.recheck
 }
 
 // found notes what the service has answered, and tells operators if that is news.
 func (o *Offer) found(there bool) {
 	now := offerThere
 	if !there {
-		now = time.Now().UnixNano()
+		now = max(offerThere+1, int64(time.Since(o.made)))
 	}
 	if there && o.state.Load() == offerThere {
 		return

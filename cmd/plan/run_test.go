@@ -116,11 +116,11 @@ func TestAPlanHoldsTheRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := fmt.Sprintf(rest, workers.URL())
-	const rate, all = 25, 250
+	const rate, all = 25, 400
 	o := load.Options{Request: load.Request{Stream: true, MaxTokens: 20, Images: 1, ImageBytes: 400}, Rate: rate, Count: 40,
 		Duration: time.Minute, Grace: time.Minute}
 	// Seconds of waiting: it is counted who is refused, and the machine may be slow.
-	q := plan.Question{Rate: rate, Replicas: 1, Sigmas: 3, Margin: 1.15, Wait: 4 * time.Second}
+	q := plan.Question{Rate: rate, Replicas: 1, Sigmas: 3, Margin: 1.15, Wait: 10 * time.Second}
 	cfg, small := loaded(t, "[actors.pools]\ndecode = { size = 2, queue = 0 }\n"+steps, o)
 	if small.Counts.OK == 0 || small.Codes["queue_full"] == 0 || len(small.Coordinator.Shed) == 0 {
 		t.Fatalf("nothing was refused: %+v %v", small.Counts, small.Coordinator.Shed)

@@ -40,8 +40,8 @@ type breaker struct {
 	// era is counted up whenever the state changes: what was sent in another
 	// era is not judged.
 	era atomic.Uint64
-	// openUntil is when an open breaker lets attempts try, in Unix nanoseconds.
-	openUntil atomic.Int64
+	// openUntil is when an open breaker lets attempts try; nil while it never was open.
+	openUntil atomic.Pointer[time.Time]
 	// trial settles the latest permit that was given while half open.
 	trial atomic.Pointer[func(error)]
 }
@@ -76,7 +76,7 @@ func newBreaker(profile string, s BreakerSettings, m *Metrics) *breaker {
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			b.era.Add(1)
 			if to == gobreaker.StateOpen {
-				b.openUntil.Store(time.Now().Add(s.OpenTimeout).UnixNano())
+				b.openUntil.Store(new(time.Now().Add(s.OpenTimeout)))
 			}
 			m.breakerTransitions.WithLabelValues(profile, from.String(), to.String()).Inc()
 		},
@@ -115,14 +115,22 @@ func (b *breaker) stillOpen() time.Duration {
 	if b == nil || b.cb.State() != gobreaker.StateOpen {
 		return 0
 	}
-	return max(0, time.Until(time.Unix(0, b.openUntil.Load())))
+	return b.left()
+}
+
+// left returns how long it is until an open breaker lets attempts try.
+func (b *breaker) left() time.Duration {
+	until := b.openUntil.Load()
+	if until == nil {
+		return 0
+	}
+	return max(0, time.Until(*until))
 }
 
 func (b *breaker) refuse() error {
 	b.rejected()
 	f := wire.Faultf(wire.Unavailable, "%s workers are unavailable: their circuit breaker is open", b.profile)
-	left := time.Until(time.Unix(0, b.openUntil.Load()))
-	f.RetryAfter = strconv.Itoa(max(1, int(math.Ceil(left.Seconds()))))
+	f.RetryAfter = strconv.Itoa(max(1, int(math.Ceil(b.left().Seconds()))))
 	return f
 }
 
