@@ -47,7 +47,7 @@ func (s *supervisor) beat() {
 // It stands until the next beat.
 func (p *pulse) expect(until time.Time) {
 	if !until.IsZero() {
-		p.until.Store(&until)
+		p.until.Store(new(until.Add(time.Second)))
 	}
 }
 

@@ -41,6 +41,8 @@ type Broker interface {
 	TakeQuota(ctx context.Context, tenant string) (reserved bool, slot *broker.Slot, err error)
 	// ReleaseQuota gives a slot back.
 	ReleaseQuota(ctx context.Context, slot *broker.Slot) error
+	// Owe has a slot given back when that is possible. It does not block.
+	Owe(slot *broker.Slot)
 	// Watch has wake called, once, when a request has a result. After stop has
 	// returned it is not called any more.
 	Watch(k broker.Key, wake func(*broker.Result)) (stop func())
@@ -360,7 +362,13 @@ func (p *asyncBroker) Release(r *Request) (tasks []Task) {
 	}
 	b, key := p.broker, a.key
 	if slot := a.slot; slot != nil {
-		later("release quota", func(ctx context.Context) error { return b.ReleaseQuota(ctx, slot) })
+		told := false
+		later("release quota", func(ctx context.Context) error { told = true; return b.ReleaseQuota(ctx, slot) })
+		tasks[len(tasks)-1].Over = func() {
+			if !told { // the pool had no room for it
+				b.Owe(slot)
+			}
+		}
 	}
 	if left && a.hold.attempted {
 		later("cancel", func(ctx context.Context) error { _, err := b.Cancel(ctx, key); return err })

@@ -317,6 +317,33 @@ func TestPassthrough(t *testing.T) {
 	}
 }
 
+// TestSlotWhoseReleaseIsDropped is owed: the pool had no room for it.
+func TestSlotWhoseReleaseIsDropped(t *testing.T) {
+	a := newAsyncRig(t, `{"RedisURL":"x","Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5}}}`)
+	a.b.limit = 1
+	r := a.request(asyncBody, true, "x-llm-d-async-mode", "passthrough", "x-llm-d-tenant", "acme")
+	if err := a.phase.Admit(r); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := a.phase.Plan(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := plan.Tasks[0].Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.phase.Join(r, []Result{result}); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range a.phase.Release(r) {
+		task.Over()
+	}
+	if got := a.b.commands(); got != "take owe" {
+		t.Errorf("asked %q", got)
+	}
+}
+
 // TestFullPool: what the request does not depend on does not fail it.
 func TestFullPool(t *testing.T) {
 	a := newAsyncRig(t, `{"RedisURL":"x","Quota":{"Attribute":"u","WindowSeconds":1,"Limits":{"acme":5}}}`)

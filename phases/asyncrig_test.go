@@ -147,6 +147,8 @@ func (b *memoryBroker) ReleaseQuota(_ context.Context, slot *broker.Slot) error 
 	})
 }
 
+func (b *memoryBroker) Owe(*broker.Slot) { _ = b.simply("owe", nil) }
+
 func (b *memoryBroker) Watch(k broker.Key, wake func(*broker.Result)) (stop func()) {
 	_ = b.simply("watch", func() { b.watchers[k] = wake })
 	return func() {
@@ -230,6 +232,9 @@ func drive(ctx context.Context, r *Request, ph Phase, takes bool) (e ending) {
 		cancel(e.err)
 		for _, task := range ph.(Releaser).Release(r) {
 			_, _ = task.Run(context.Background())
+			if task.Over != nil {
+				task.Over()
+			}
 		}
 		r.Close()
 	}()

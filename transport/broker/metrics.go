@@ -13,6 +13,7 @@ type Metrics struct {
 	errors    *prometheus.CounterVec
 	wakeups   *prometheus.CounterVec
 	watched   prometheus.Gauge
+	owed      prometheus.Gauge
 }
 
 const namespace = "llm_d_coordinator"
@@ -37,6 +38,9 @@ func NewMetrics(reg prometheus.Registerer, upstreams *gateway.Metrics) *Metrics 
 		}, []string{"by"}),
 		watched: f.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "redis_watched_mailboxes", Help: "Mailboxes that are waited for now.",
+		}),
+		owed: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "async_quota_owed", Help: "Slots of requests that have ended while Redis did not answer: it is told when it does.",
 		}),
 	}
 }

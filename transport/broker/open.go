@@ -26,6 +26,7 @@ type Broker struct {
 	metrics  *Metrics
 	guard    *gateway.Guard
 	outages  outages
+	owed     owed
 	mailboxes
 	recheck time.Duration
 	// live says that notifications of all subscribed mailboxes arrive.

@@ -87,17 +87,25 @@ func (b *Broker) TakeQuota(ctx context.Context, tenant string) (reserved bool, s
 // ReleaseQuota counts a request less that TakeQuota has counted. A context that
 // has ended does not keep it from that. It may be sent twice, for what has broken a
 // connection may have broken others; the second counts only if the slot has its mark.
+// If Redis fails for the time being, the slot is owed, which is no error.
 func (b *Broker) ReleaseQuota(ctx context.Context, slot *Slot) error {
-	release := func(sure bool) error {
-		return b.tell(context.WithoutCancel(ctx), cmdRelease, func(ctx context.Context) error {
-			return releaseScript.Run(ctx, b.client, b.quotaKeys(slot), b.settings.QuotaWindow.Milliseconds(), sure, markKept.Milliseconds()).Err()
-		})
-	}
-	err := release(!slot.Unsure)
+	ctx = context.WithoutCancel(ctx)
+	err := b.release(ctx, slot, !slot.Unsure)
 	if worthAnother(err) {
-		err = release(false)
+		err = b.release(ctx, slot, false)
+	}
+	if passes(err) {
+		b.Owe(slot)
+		return nil
 	}
 	return err
+}
+
+// release sends the command. sure: the slot was taken, whatever its mark says.
+func (b *Broker) release(ctx context.Context, slot *Slot, sure bool) error {
+	return b.tell(ctx, cmdRelease, func(ctx context.Context) error {
+		return releaseScript.Run(ctx, b.client, b.quotaKeys(slot), b.settings.QuotaWindow.Milliseconds(), sure, markKept.Milliseconds()).Err()
+	})
 }
 
 // mayBeDone reports whether a command that failed may have been done: it was sent,

@@ -137,3 +137,57 @@ func TestQuotaWhoseAnswerIsLost(t *testing.T) {
 		})
 	}
 }
+
+// TestSlotsAreGivenBackAfterAnOutage: requests end while Redis does not answer, or
+// nobody had the time to tell it.
+func TestSlotsAreGivenBackAfterAnOutage(t *testing.T) {
+	const counter = "quota:userid:acme"
+	server := startRedis(t)
+	line := redistest.NewLine(t, server.Addr)
+	r := connect(t, line.URL(), limits, func(s *Settings) { s.Wakeup = Poll })
+	r.raw = client(t, server.URL())
+	take := func() *Slot {
+		t.Helper()
+		reserved, slot, err := r.TakeQuota(t.Context(), "acme")
+		if err != nil || !reserved || slot == nil {
+			t.Fatalf("reserved %t, slot %+v, %v", reserved, slot, err)
+		}
+		return slot
+	}
+	first, second := take(), take()
+	line.Down()
+	for range 10 { // until the breaker refuses
+		if _, _, err := r.Lookup(t.Context(), abc); err == nil {
+			t.Fatal("Redis answers")
+		}
+	}
+	for _, slot := range []*Slot{first, second} {
+		if err := r.ReleaseQuota(t.Context(), slot); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, counted := r.metric("async_quota_owed"), r.raw.Get(t.Context(), counter).Val(); n != 2 || counted != "2" {
+		t.Errorf("%v are owed, %s counted", n, counted)
+	}
+	line.Up()
+	until(t, "they are given back", func() bool { return r.metric("async_quota_owed") == 0 })
+	if counted := r.raw.Get(t.Context(), counter).Val(); counted != "0" {
+		t.Errorf("%s counted", counted)
+	}
+	r.Owe(take())
+	until(t, "it is given back, too", func() bool { return r.raw.Get(t.Context(), counter).Val() == "0" })
+
+	last := take()
+	line.Down()
+	r.Owe(last)
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := r.log.count("slots of quotas could not be given back"); n != 1 || r.metric("async_quota_owed") != 0 {
+		t.Errorf("%v are owed, the log has\n%s", r.metric("async_quota_owed"), r.log.said)
+	}
+	r.Owe(last) // closed: nothing is kept
+	if n := r.metric("async_quota_owed"); n != 0 {
+		t.Errorf("%v are owed to nobody", n)
+	}
+}
