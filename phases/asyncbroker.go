@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/journal"
@@ -46,6 +47,8 @@ type Broker interface {
 	// Watch has wake called, once, when a request has a result. After stop has
 	// returned it is not called any more.
 	Watch(k broker.Key, wake func(*broker.Result)) (stop func())
+	// Watched reports whether anybody of this process waits for a request.
+	Watched(k broker.Key) bool
 	// Status is for operators.
 	Status() broker.Status
 }
@@ -223,6 +226,9 @@ func tenantIn(h http.Header, header string) (string, *wire.Fault) {
 	if strings.Contains(tenant, ":") {
 		return "", wire.Invalid(codeInvalid, `%s must not contain ":"`, strings.ToLower(header))
 	}
+	if !utf8.ValidString(tenant) { // the broker, which reads JSON, would take it for another
+		return "", wire.Invalid(codeInvalid, "%s must be UTF-8", strings.ToLower(header))
+	}
 	return tenant, nil
 }
 
@@ -230,7 +236,7 @@ func tenantIn(h http.Header, header string) (string, *wire.Fault) {
 // positive integer is passed over.
 func (p *asyncBroker) askedFor(h http.Header) int64 {
 	n, err := strconv.ParseInt(first(h[p.timeout]), 10, 64)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // else it is the most there is
 		return 0
 	}
 	return max(n, 0)
@@ -371,7 +377,13 @@ func (p *asyncBroker) Release(r *Request) (tasks []Task) {
 		}
 	}
 	if left && a.hold.attempted {
-		later("cancel", func(ctx context.Context) error { _, err := b.Cancel(ctx, key); return err })
+		later("cancel", func(ctx context.Context) error {
+			if b.Watched(key) { // another client waits for it, or this one again
+				return nil
+			}
+			_, err := b.Cancel(ctx, key)
+			return err
+		})
 	}
 	if a.written.Load() && !a.cleared {
 		later("delete", func(ctx context.Context) error { return b.Delete(ctx, key) })

@@ -61,6 +61,16 @@ func TestReattach(t *testing.T) {
 			"lookup delete watch submit delete"},
 		"pending": {func(b *memoryBroker) { b.known[defaultKey] = nil }, pending, hello, "lookup revive",
 			"lookup watch revive lookup delete"},
+		"fetched by another": {func(b *memoryBroker) {
+			b.known[defaultKey] = nil
+			b.onLookup = func(n int) {
+				if n == 2 {
+					b.mu.Lock()
+					delete(b.known, defaultKey)
+					b.mu.Unlock()
+				}
+			}
+		}, pending, hello, "lookup revive", "lookup watch revive lookup submit delete"},
 		"redis away": {func(b *memoryBroker) { b.failing["lookup"] = true }, pending, hello, "lookup submit", "lookup watch submit delete"},
 		"revive away": {func(b *memoryBroker) { b.known[defaultKey] = nil; b.failing["revive"] = true }, pending, hello,
 			"lookup revive", "lookup watch revive lookup delete"},
@@ -149,6 +159,7 @@ func TestHold(t *testing.T) {
 		"a cap that is equal": {`{"RedisURL":"x","WaitCapSeconds":60}`, "", time.Minute, late, "watch submit lookup"},
 		"a raised maximum":    {`{"RedisURL":"x","Timeouts":{"Wait":{"DefaultSeconds":7200}}}`, "", 2 * time.Hour, late, "watch submit lookup"},
 		"no maximum":          {`{"RedisURL":"x","Timeouts":{"Wait":{"MaxSeconds":0}}}`, "99999", 99999 * time.Second, late, "watch submit lookup"},
+		"more than a number":  {`{"RedisURL":"x","Timeouts":{"Wait":{"MaxSeconds":0}}}`, "99999999999999999999", mostSeconds * time.Second, late, "watch submit lookup"},
 		"more than there is":  {`{"RedisURL":"x","Timeouts":{"Wait":{"MaxSeconds":0}}}`, "9000000000000000000", mostSeconds * time.Second, late, "watch submit lookup"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,13 @@ func itemOf(r *broker.Result) Item {
 	}
 	it := Item{Head: &Head{Status: r.Status, Header: http.Header{
 		"Content-Type": {"application/json"}, "X-Content-Type-Options": {"nosniff"}}}}
-	if len(r.Payload) > 0 && r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
+	if bodiless(r.Status) {
+		return it
+	}
+	// With its length the client knows that it has all, though what is done for it
+	// afterwards takes its time.
+	it.Head.Header["Content-Length"] = []string{strconv.Itoa(len(r.Payload))}
+	if len(r.Payload) > 0 {
 		it.Chunk = chunkOf(r.Payload)
 	}
 	return it

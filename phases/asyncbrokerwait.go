@@ -193,21 +193,30 @@ func (s *submitter) reattach(ctx context.Context) (Result, error) {
 	if !s.waits {
 		return submission{}, nil
 	}
-	if state, result, err := s.broker.Lookup(ctx, s.Key); err == nil && state == broker.Ready {
+	state, result, err := s.broker.Lookup(ctx, s.Key)
+	switch {
+	case err == nil && state == broker.Ready:
 		return submission{ready: result}, nil
+	case err == nil && state == broker.Unknown: // meanwhile another has fetched the result
+		return submission{}, s.enqueue(ctx)
 	}
 	return submission{}, nil
 }
 
-// submit puts the request into the queue. For as long as that takes its body is
-// held a second time, in what is written to Redis.
+// submit watches for the result of a request, and puts it into the queue.
 func (s *submitter) submit(ctx context.Context) error {
+	s.watch()
+	return s.enqueue(ctx)
+}
+
+// enqueue puts the request into the queue. For as long as that takes its body is
+// held a second time, in what is written to Redis.
+func (s *submitter) enqueue(ctx context.Context) error {
 	size := s.Payload.Size()
 	if err := s.memory.Charge(size); err != nil {
 		return err
 	}
 	defer s.memory.Refund(size)
-	s.watch()
 	if err := s.broker.Submit(ctx, s.Submission); err != nil {
 		return enqueueFailed(ctx, err)
 	}

@@ -158,6 +158,12 @@ func (b *memoryBroker) Watch(k broker.Key, wake func(*broker.Result)) (stop func
 	}
 }
 
+func (b *memoryBroker) Watched(k broker.Key) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.watchers[k] != nil
+}
+
 func (b *memoryBroker) Status() broker.Status {
 	return broker.Status{Address: "redis.test:6379/0", Wakeup: "poll"}
 }

@@ -144,3 +144,33 @@ func TestAsyncTwoWaitForOne(t *testing.T) {
 	a.eventually("without a mailbox", func() bool { return !a.exists(mailbox("two-1")) })
 	a.settled()
 }
+
+// TestAsyncOneOfTwoLeaves: the other still waits for the request, so it goes on.
+func TestAsyncOneOfTwoLeaves(t *testing.T) {
+	t.Parallel()
+	a := newAsync(t, asyncSetup{})
+	first := a.begins("wait", "two-2")
+	a.held(1)
+	second := a.begins("wait", "two-2")
+	a.held(2)
+	first.leave()
+	if got := <-first.answer; got.err == nil {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	a.held(1)
+	a.eventually("nothing left to do for the first", func() bool { s := a.Engine.Status(); return s.Detached == 0 && s.Inflight == 1 })
+	if a.exists(cancelKey("two-2")) {
+		t.Error("the request was called off")
+	}
+	a.mail("two-2", answered("two-2", 200, "{}"))
+	(<-second.answer).is(t, 200, "{}")
+	a.settled()
+}
+
+// TestAsyncTenantThatIsNoText: the broker would answer to another mailbox.
+func TestAsyncTenantThatIsNoText(t *testing.T) {
+	t.Parallel()
+	a := newAsync(t, asyncSetup{})
+	a.ask("wait", "text-1", tenHeader, "caf\xe9").is(t, 400, "invalid_request_error", "INVALID_REQUEST", tenHeader+" must be UTF-8")
+	a.settled()
+}

@@ -151,6 +151,7 @@ func (u unopened) Delete(context.Context, broker.Key) error             { return
 func (u unopened) Fetched(context.Context, broker.Key) error            { return errUnopened }
 func (u unopened) ReleaseQuota(context.Context, *broker.Slot) error     { return errUnopened }
 func (u unopened) Owe(*broker.Slot)                                     {}
+func (u unopened) Watched(broker.Key) bool                              { return false }
 func (u unopened) Watch(broker.Key, func(*broker.Result)) (stop func()) { return func() {} }
 func (u unopened) Status() broker.Status                                { return broker.Status{Address: u.at, Wakeup: "not opened"} }
 func (u unopened) Close() error                                         { return nil }

@@ -21,7 +21,7 @@ var commands = map[string]func(context.Context, *rig) error{
 	"revive":        func(ctx context.Context, r *rig) error { return r.Revive(ctx, abc) },
 	"delete":        func(ctx context.Context, r *rig) error { return r.Delete(ctx, abc) },
 	"fetched":       func(ctx context.Context, r *rig) error { return r.Fetched(ctx, abc) },
-	"release_quota": func(ctx context.Context, r *rig) error { return r.release(ctx, &Slot{Tenant: "acme", ID: "x"}, true) },
+	"release_quota": func(ctx context.Context, r *rig) error { return r.releaseNow(ctx, &Slot{Tenant: "acme", ID: "x"}) },
 	"take_quota": func(ctx context.Context, r *rig) error {
 		reserved, slot, err := r.TakeQuota(ctx, "acme")
 		if err != nil && (!reserved || slot != nil && !slot.Unsure) {

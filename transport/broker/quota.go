@@ -85,18 +85,23 @@ func (b *Broker) TakeQuota(ctx context.Context, tenant string) (reserved bool, s
 }
 
 // ReleaseQuota counts a request less that TakeQuota has counted. A context that
-// has ended does not keep it from that. It may be sent twice, for what has broken a
-// connection may have broken others; the second counts only if the slot has its mark.
-// If Redis fails for the time being, the slot is owed, which is no error.
+// has ended does not keep it from that. If Redis fails for the time being, the slot is
+// owed, which is no error.
 func (b *Broker) ReleaseQuota(ctx context.Context, slot *Slot) error {
-	ctx = context.WithoutCancel(ctx)
-	err := b.release(ctx, slot, !slot.Unsure)
-	if worthAnother(err) {
-		err = b.release(ctx, slot, false)
-	}
+	err := b.releaseNow(context.WithoutCancel(ctx), slot)
 	if passes(err) {
 		b.Owe(slot)
 		return nil
+	}
+	return err
+}
+
+// releaseNow sends the command, twice if need be, for what has broken a connection may
+// have broken others; the second counts only if the slot has its mark.
+func (b *Broker) releaseNow(ctx context.Context, slot *Slot) error {
+	err := b.release(ctx, slot, !slot.Unsure)
+	if worthAnother(err) {
+		err = b.release(ctx, slot, false)
 	}
 	return err
 }

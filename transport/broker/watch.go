@@ -81,6 +81,15 @@ func (b *Broker) Watch(k Key, wake func(*Result)) (stop func()) {
 	return func() { m.leave(w) }
 }
 
+// Watched reports whether anybody here waits for the request.
+func (b *Broker) Watched(k Key) bool {
+	m := &b.mailboxes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.all[k.mailbox()]
+	return x != nil && x.watchers != nil
+}
+
 // change lists a box if its subscription is not as it should be, and drops one
 // that is of no use.
 func (m *mailboxes) change(x *box) {

@@ -222,12 +222,15 @@ func TestClientThatWritesOnIsToldWhyItWasRefused(t *testing.T) {
 		name         string
 		promise, say int
 		status       int
-		code         string
+		kind, code   string
 		took         time.Duration
+		header       []string
 	}{
-		{"no room for it", 500_000, 500_000, 429, "queue_full", 0},
-		{"too large", 1<<20 + 100_000, 1<<20 + 100_000, 413, "request_too_large", 0},
-		{"no room, and never whole", 500_000, 300_000, 429, "queue_full", lingering},
+		{"no room for it", 500_000, 500_000, 429, "overloaded_error", "queue_full", 0, nil},
+		{"too large", 1<<20 + 100_000, 1<<20 + 100_000, 413, "invalid_request_error", "request_too_large", 0, nil},
+		{"no room, and never whole", 500_000, 300_000, 429, "overloaded_error", "queue_full", lingering, nil},
+		{"encoded", 500_000, 500_000, 415, "invalid_request_error", "unsupported_encoding", 0, []string{"Content-Encoding", "gzip"}},
+		{"one of our own", 500_000, 500_000, 508, "invalid_request_error", "routing_loop", 0, []string{"X-Coordinator-Hop", "1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -235,7 +238,7 @@ func TestClientThatWritesOnIsToldWhyItWasRefused(t *testing.T) {
 				c, in := r.dial()
 				written := make(chan error, 1)
 				go func() {
-					_, err := c.Write([]byte(request("POST", chatPath, tt.promise, strings.Repeat("x", tt.say))))
+					_, err := c.Write([]byte(request("POST", chatPath, tt.promise, strings.Repeat("x", tt.say), tt.header...)))
 					written <- err
 				}()
 				began := time.Now()
@@ -244,7 +247,7 @@ func TestClientThatWritesOnIsToldWhyItWasRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := read(resp)
-				wantError(t, got, tt.status, map[int]string{429: "overloaded_error", 413: "invalid_request_error"}[tt.status], tt.code)
+				wantError(t, got, tt.status, tt.kind, tt.code)
 				if err := <-written; err != nil {
 					t.Errorf("what was written: %v", err)
 				}

@@ -38,7 +38,7 @@ func (s *desk) handle(p *wire.Protocol, engine Engine, accept accepter) http.Han
 		}
 		memory.Close()
 		s.finish(a)
-		if refused != nil && (refused.Kind == wire.TooLarge || refused.Kind == wire.QueueFull) {
+		if refused != nil && leavesBody(refused.Kind, r.ContentLength) {
 			s.linger(w, r)
 		}
 		if a.abort {
@@ -178,7 +178,7 @@ func (a *answering) write(it phases.Item) error {
 		a.begun = true
 	}
 	if it.Chunk != nil {
-		err := a.piece(it.Chunk.Bytes(), now)
+		err := a.pieces(it.Chunk.Bytes(), now)
 		it.Chunk.Free()
 		if err != nil {
 			return err
@@ -212,6 +212,21 @@ func (a *answering) pause(at time.Time) {
 		a.server.metrics.chunks.Observe(at.Sub(a.last).Seconds())
 	}
 	a.last = at
+}
+
+// mostAtOnce is how much a client is given one WriteTimeout to take.
+const mostAtOnce = 64 << 10
+
+// pieces writes what may be a whole answer: a client is dropped for taking nothing,
+// and not for the time that all of it takes.
+func (a *answering) pieces(b []byte, now time.Time) error {
+	for ; len(b) > mostAtOnce; b = b[mostAtOnce:] {
+		if err := a.piece(b[:mostAtOnce], now); err != nil {
+			return err
+		}
+		a.extend(time.Now())
+	}
+	return a.piece(b, now)
 }
 
 // piece writes a piece of the answer's body. Of nothing it writes nothing: net/http

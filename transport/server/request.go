@@ -155,7 +155,19 @@ func (s *desk) refusal(r *http.Request) *wire.Fault {
 // lingering is how long the rest of a body is waited for that is not wanted.
 const lingering = 5 * time.Second
 
-// linger takes what is left of a body whose request was refused in the middle of
+// leavesBody reports whether more of a body of a length, -1 if that is not known, is
+// unread than net/http takes by itself, if its request is refused so.
+func leavesBody(k wire.Kind, length int64) bool {
+	switch k {
+	case wire.TooLarge, wire.QueueFull:
+		return true
+	case wire.UnsupportedEncoding, wire.RoutingLoop: // it was not read at all
+		return length < 0 || length > 256<<10
+	}
+	return false
+}
+
+// linger takes what is left of a body whose request was refused before the end of
 // it, and throws it away: a client that is still writing would find its
 // connection reset before it reads why.
 func (s *desk) linger(w http.ResponseWriter, r *http.Request) {
