@@ -71,6 +71,17 @@ func TestReattach(t *testing.T) {
 				}
 			}
 		}, pending, hello, "lookup revive", "lookup watch revive lookup submit delete"},
+		"fetched by another, and here too": {func(b *memoryBroker) {
+			b.known[defaultKey] = nil
+			b.onLookup = func(n int) {
+				if n == 2 {
+					b.finish(defaultKey, done)
+					b.mu.Lock()
+					delete(b.known, defaultKey)
+					b.mu.Unlock()
+				}
+			}
+		}, pending, hello, "lookup revive", "lookup watch revive lookup delete"},
 		"redis away": {func(b *memoryBroker) { b.failing["lookup"] = true }, pending, hello, "lookup submit", "lookup watch submit delete"},
 		"revive away": {func(b *memoryBroker) { b.known[defaultKey] = nil; b.failing["revive"] = true }, pending, hello,
 			"lookup revive", "lookup watch revive lookup delete"},

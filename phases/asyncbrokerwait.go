@@ -44,6 +44,13 @@ func (h *hold) came(result *broker.Result) {
 	}
 }
 
+// result returns what has come, or nil.
+func (h *hold) result() *broker.Result {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.found
+}
+
 // plan waits for a result, or for the end of the hold.
 func (h *hold) plan(j *journal.Journal) Plan {
 	return Plan{Tasks: []Task{{Until: h.until, Await: func(_ context.Context, wake func(Result, error)) {
@@ -197,7 +204,7 @@ func (s *submitter) reattach(ctx context.Context) (Result, error) {
 	switch {
 	case err == nil && state == broker.Ready:
 		return submission{ready: result}, nil
-	case err == nil && state == broker.Unknown: // meanwhile another has fetched the result
+	case err == nil && state == broker.Unknown && s.hold.result() == nil: // another has fetched the result, before we watched
 		return submission{}, s.enqueue(ctx)
 	}
 	return submission{}, nil

@@ -40,7 +40,8 @@ type partAnswer struct {
 }
 
 // relayPart brings the answer to one prompt into that of its batch: from its worker,
-// by the task that has it. Of a stream it needs nothing else of the request any more.
+// by the task that has it. Nothing else of the request is needed once the answer is
+// there, or has begun if it is a stream.
 func (w wayOut) relayPart(ctx context.Context, answer *gateway.Answer, held []byte, result Result) (Result, error) {
 	if err := refusedPart(answer); err != nil {
 		return nil, err
@@ -49,8 +50,13 @@ func (w wayOut) relayPart(ctx context.Context, answer *gateway.Answer, held []by
 	if p.stream != wire.IsEventStream(answer.Header) {
 		return nil, unusable(errors.New("it is streamed where it was not to be, or not where it was, or is encoded"))
 	}
+	write := func() error { return p.readStream(ctx, held) }
 	if !p.stream { // it can break, and the prompt start again
-		return result, p.read(ctx, nil)
+		merged, err := p.readWhole()
+		if err != nil {
+			return nil, err
+		}
+		write = func() error { return p.sendMerged(ctx, merged) }
 	}
 	return Later(func(done func(Result, error)) {
 		err := error(wire.Faultf(wire.Internal, "internal error").Because(errors.New("the answer to a prompt could not be merged: a panic")))
@@ -58,7 +64,8 @@ func (w wayOut) relayPart(ctx context.Context, answer *gateway.Answer, held []by
 			answer.Close()
 			done(result, err)
 		}()
-		err = p.read(ctx, held)
+		err = write()
+		w.journal.SetTokensOut(p.usage.Completion())
 	}), nil
 }
 
@@ -97,19 +104,6 @@ func quote(f *wire.Fault, answer []byte) {
 	}
 }
 
-// read reads the answer to its end.
-func (p *partAnswer) read(ctx context.Context, held []byte) error {
-	defer func() { p.memory.Refund(p.charged) }()
-	err := error(nil)
-	if p.stream {
-		err = p.readStream(ctx, held)
-	} else {
-		err = p.readWhole(ctx)
-	}
-	p.way.journal.SetTokensOut(p.usage.Completion())
-	return err
-}
-
 // begin sends the head of the answer, unless another part has; its size is 0 if it is
 // not known. The response is empty then, so this does not block.
 func (p *partAnswer) begin(ctx context.Context, size int) error {
@@ -131,8 +125,9 @@ func (p *partAnswer) begin(ctx context.Context, size int) error {
 // room is how much of a stream is read at a time, at least.
 const room = 4 << 10
 
-// readStream passes on the events of a stream as they come.
+// readStream passes on the events of a stream as they come, to its end.
 func (p *partAnswer) readStream(ctx context.Context, held []byte) error {
+	defer func() { p.memory.Refund(p.charged) }()
 	if err := p.begin(ctx, 0); err != nil {
 		return err
 	}
@@ -296,25 +291,32 @@ func (p *partAnswer) endStream(ctx context.Context) error {
 	return p.send(ctx, append(text, "data: [DONE]\n\n"...))
 }
 
-// readWhole reads an answer that is not streamed, and sends the answer of all if it
+// readWhole reads an answer that is not streamed, and returns the answer of all if it
 // is the last.
-func (p *partAnswer) readWhole(ctx context.Context) error {
+func (p *partAnswer) readWhole() (merged wire.Text, err error) {
 	text, err := p.readAll()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.usage.Look(text)
 	if err := wire.CheckMergeable(text); err != nil {
 		p.answer.Fail()
-		return unusable(err)
+		return nil, unusable(err)
 	}
 	p.mu.Lock()
 	p.answers[p.part] = text
 	p.mu.Unlock()
 	if !p.way.batch.isLast() {
+		return nil, nil
+	}
+	return wire.MergeAnswers(p.answers, p.choices), nil
+}
+
+// sendMerged sends the answer of all; nil is none, for it is another's to send.
+func (p *partAnswer) sendMerged(ctx context.Context, merged wire.Text) error {
+	if merged == nil {
 		return nil
 	}
-	merged := wire.MergeAnswers(p.answers, p.choices)
 	size := 0
 	for _, piece := range merged {
 		size += len(piece)

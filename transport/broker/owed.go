@@ -31,8 +31,9 @@ func (b *Broker) Owe(slot *Slot) {
 	case len(b.owed.slots) == maxOwed:
 		b.log.Error("too many slots of quotas could not be given back: one is lost until its counter expires", "tenants_limit", b.settings.QuotaLimits[slot.Tenant])
 		return
-	case !b.owed.busy && !b.enter():
-		return // closed
+	case !b.owed.busy && !b.enter(): // closed
+		b.log.Warn("slots of quotas could not be given back: they are lost until their counters expire", "slots", 1)
+		return
 	case !b.owed.busy:
 		b.owed.busy = true
 		go b.repay()
@@ -57,6 +58,9 @@ func (b *Broker) repay() {
 			return
 		}
 		if !passes(err) {
+			if err != nil {
+				b.log.Warn("a slot of a quota could not be given back: it is lost until its counter expires", "error", err)
+			}
 			b.owed.drop()
 			b.metrics.owed.Dec()
 			continue
@@ -102,7 +106,7 @@ func passes(err error) bool {
 		return false
 	}
 	switch e.Kind {
-	case Timeout, Connection, Loading, BreakerOpen, ReadOnly, OutOfMemory:
+	case Timeout, Connection, Loading, BreakerOpen, ReadOnly, OutOfMemory, Denied: // credentials are read again
 		return true
 	}
 	return false

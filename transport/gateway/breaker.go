@@ -144,14 +144,13 @@ func (b *breaker) permit(t *Trials) (*Permit, error) {
 	if state == gobreaker.StateClosed {
 		return &Permit{breaker: b, era: era}, nil
 	}
-	done, err := b.cb.Allow()
-	if errors.Is(err, gobreaker.ErrTooManyRequests) && t.has(b, era) {
+	done, err := t.try(b, era, b.cb.Allow)
+	switch {
+	case err != nil:
+		return nil, b.refuse()
+	case done == nil:
 		return &Permit{breaker: b, era: era}, nil
 	}
-	if err != nil {
-		return nil, b.refuse()
-	}
-	t.note(b, era)
 	b.trial.Store(&done)
 	return &Permit{breaker: b, era: era, trial: done}, nil
 }

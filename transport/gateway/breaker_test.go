@@ -528,12 +528,16 @@ func TestTrialsOfOneRequest(t *testing.T) {
 		r := halfOpen(t, answering(t))
 		var trials Trials
 		permits := make([]*Permit, 8)
+		var asking sync.WaitGroup
 		for i := range permits {
-			var err error
-			if permits[i], err = r.Permit(&trials); err != nil {
-				t.Fatalf("permit %d: %v", i, err)
-			}
+			asking.Go(func() {
+				var err error
+				if permits[i], err = r.Permit(&trials); err != nil {
+					t.Errorf("permit %d: %v", i, err)
+				}
+			})
 		}
+		asking.Wait()
 		for _, other := range []*Trials{nil, {}} {
 			if _, err := r.Permit(other); err == nil {
 				t.Error("another request may try besides")

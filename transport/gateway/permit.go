@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sony/gobreaker/v2"
 )
 
 // Permit is the right to send one attempt past a breaker. It must be settled
@@ -35,28 +38,26 @@ type Trials struct {
 	given map[*breaker]uint64 // the era of the last
 }
 
-// note notes that a leg may try.
-func (t *Trials) note(b *breaker, era uint64) {
+// try asks a half-open breaker whether a leg may try, with what allow says. done is
+// nil for one that may because another has been allowed to in this era. No leg is
+// asked for while another is, or it could be refused for one that is about to be noted.
+func (t *Trials) try(b *breaker, era uint64, allow func() (func(error), error)) (done func(error), err error) {
 	if t == nil {
-		return
+		return allow()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.given == nil {
-		t.given = map[*breaker]uint64{}
-	}
-	t.given[b] = era
-}
-
-// has reports whether a leg may try, or has tried, since a breaker is half open.
-func (t *Trials) has(b *breaker, era uint64) bool {
-	if t == nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	done, err = allow()
 	given, ok := t.given[b]
-	return ok && given == era
+	switch {
+	case err == nil && t.given == nil:
+		t.given = map[*breaker]uint64{b: era}
+	case err == nil:
+		t.given[b] = era
+	case errors.Is(err, gobreaker.ErrTooManyRequests) && ok && given == era:
+		return nil, nil
+	}
+	return done, err
 }
 
 // Sent notes that the attempt is on its way. It may be called again, for another one.

@@ -142,15 +142,19 @@ func (m *Media) scan(content []byte) (err error) {
 		var p mediaPart
 		var found bool
 		if p, found, err = m.scanPart(part); found {
-			if len(m.parts) == MaxMedia {
-				err = Faultf(LimitExceeded, "the request has more than %d media", MaxMedia)
-				return false
-			}
-			m.parts = append(m.parts, p)
+			err = m.add(p)
 		}
 		return err == nil
 	})
 	return err
+}
+
+func (m *Media) add(p mediaPart) error {
+	if len(m.parts) == MaxMedia {
+		return Faultf(LimitExceeded, "the request has more than %d media", MaxMedia)
+	}
+	m.parts = append(m.parts, p)
+	return nil
 }
 
 // IsDataURI reports whether a JSON string holds a data URI.

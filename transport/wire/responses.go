@@ -103,7 +103,7 @@ func (m *Media) scanInputParts(value []byte) (err error) {
 		var p mediaPart
 		var found bool
 		if p, found, err = m.scanInputPart(part); found {
-			m.parts = append(m.parts, p)
+			err = m.add(p)
 		}
 		return err == nil
 	})
