@@ -214,7 +214,11 @@ func (f *fleet) brokenAnswers() {
 	if got.status != http.StatusOK || got.err == nil || len(events) != 4 || codeOf(strings.TrimPrefix(events[3], "data: ")) != "upstream_failed" {
 		f.t.Errorf("a stream that breaks: %d %v %q", got.status, got.err, events)
 	}
-	if got := f.post(chatPath, shortChat); got.status != http.StatusOK || got.err == nil || got.body == "" {
-		f.t.Errorf("an answer that breaks: %d %v %q", got.status, got.err, got.body)
+	if got := f.post(chatPath, shortChat); got.status != http.StatusBadGateway || got.err != nil || codeOf(got.body) != "upstream_failed" {
+		f.t.Errorf("an answer that breaks before any of it has gone out: %d %v %q", got.status, got.err, got.body)
+	}
+	long := fmt.Sprintf(`{"model":"demo-model","messages":[{"role":"user","content":%q}]}`, strings.Repeat("word ", 10_000))
+	if got := f.post(chatPath, long); got.status != http.StatusOK || got.err == nil || got.body == "" {
+		f.t.Errorf("an answer that breaks: %d %v %.200q", got.status, got.err, got.body)
 	}
 }

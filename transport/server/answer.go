@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/llm-coordinator/coordinator/phases"
@@ -102,6 +103,7 @@ type answering struct {
 	boundary wire.Boundary
 	status   int
 	bytes    int64
+	length   int64     // that the head says; -1: none
 	first    time.Time // when the first byte of the body went out
 	fault    *wire.Fault
 	abort    bool
@@ -286,6 +288,10 @@ func (a *answering) head(head *phases.Head) {
 	}
 	a.w.WriteHeader(head.Status)
 	a.begun, a.status = true, head.Status
+	a.length = -1
+	if n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil {
+		a.length = n
+	}
 	a.events = wire.IsEventStream(head.Header)
 }
 
@@ -340,6 +346,9 @@ func (a *answering) fail(f *wire.Fault) {
 		}
 		a.server.writeFault(a.w, a.req.ID, f)
 		return
+	}
+	if a.length >= 0 && a.bytes >= a.length {
+		return // the client has all of it, and may have put its connection by for the next request
 	}
 	a.abort = true
 	if !a.events || f.Kind == wire.Canceled {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/llm-coordinator/coordinator/phases"
 	"github.com/llm-coordinator/coordinator/transport/wire"
@@ -155,6 +156,35 @@ func TestFailureAfterTheHead(t *testing.T) {
 			wantErrorObject(t, strings.TrimSpace(rest)[len("data: "):], "the-id", statusOf(fault).kind, fault.ErrorCode())
 		})
 	}
+}
+
+// TestFailureAfterAllOfAnAnswer leaves the connection as it is: the client has what its
+// head promised, and may be sending its next request on it.
+func TestFailureAfterAllOfAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := true
+		r := start(t, plays(func(ctx context.Context, out *phases.Response) error {
+			if err := say(ctx, out, head(200, "Content-Length", "2"), "hi"); err != nil || !failing {
+				return err
+			}
+			failing = false
+			return broken
+		}))
+		c, in := r.dial()
+		for _, code := range []string{wire.FaultOf(broken).ErrorCode(), ""} {
+			go c.Write([]byte(request("POST", completionsPath, len(hello), hello)))
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(resp); got.status != 200 || got.body != "hi" || got.err != nil {
+				t.Errorf("%+v", got)
+			}
+			if rec := <-r.records; rec.Code != code {
+				t.Errorf("%+v, want code %q", rec, code)
+			}
+		}
+	})
 }
 
 // TestEveryKindOfFault holds the contract's table of what a client sees.
