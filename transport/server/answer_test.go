@@ -187,6 +187,25 @@ func TestFailureAfterAllOfAnAnswer(t *testing.T) {
 	})
 }
 
+// TestFailureAfterTheLastEvent adds none, and is a clean end: a prefill that fails
+// beside a decode which has said all.
+func TestFailureAfterTheLastEvent(t *testing.T) {
+	for _, chunks := range [][]string{{"data: 1\n\ndata: [DONE]\n\n"}, {"data: 1\n\n", "data: [DONE]\n\n"}} {
+		r := start(t, plays(func(ctx context.Context, out *phases.Response) error {
+			if err := say(ctx, out, events, chunks...); err != nil {
+				return err
+			}
+			return broken
+		}))
+		if got := r.post(hello); got.status != 200 || got.err != nil || got.body != "data: 1\n\ndata: [DONE]\n\n" {
+			t.Errorf("%+v", got)
+		}
+		if rec := <-r.records; rec.Code != wire.FaultOf(broken).ErrorCode() {
+			t.Errorf("%+v", rec)
+		}
+	}
+}
+
 // TestEveryKindOfFault holds the contract's table of what a client sees.
 func TestEveryKindOfFault(t *testing.T) {
 	rejected := func(status int) *wire.Fault {
