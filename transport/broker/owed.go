@@ -29,7 +29,7 @@ func (b *Broker) Owe(slot *Slot) {
 	defer b.owed.mu.Unlock()
 	switch {
 	case len(b.owed.slots) == maxOwed:
-		b.log.Error("too many slots of quotas could not be given back: one is lost until its counter expires", "tenants_limit", b.settings.QuotaLimits[slot.Tenant])
+		b.log.Error("too many slots of quotas could not be given back: one is lost until its counter expires", "kept", maxOwed)
 		return
 	case !b.owed.busy && !b.enter(): // closed
 		b.log.Warn("slots of quotas could not be given back: they are lost until their counters expire", "slots", 1)

@@ -341,7 +341,8 @@ func (a *answering) discard(out *phases.Response) {
 }
 
 // fail ends the answer with a fault: as an error object if nothing was written
-// yet, as one more event in a stream of events, and never as a clean end.
+// yet, as one more event in a stream of events, and never as a clean end, unless the
+// client has all of the answer.
 func (a *answering) fail(f *wire.Fault) {
 	a.fault = f
 	if !a.begun {
