@@ -42,6 +42,7 @@ func start(t *testing.T, options Options) *rig {
 		c.Close()
 	})
 	client := &http.Client{
+		Timeout:       time.Minute, // a leg that nobody answers fails its test, and not the whole run
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

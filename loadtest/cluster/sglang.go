@@ -111,6 +111,8 @@ func (c *Cluster) enterRoom(room uint64, l *leg) (m *meeting, breach string) {
 		c.meetings.been.add(here)
 		m = &meeting{first: l, both: make(chan struct{}), handed: make(chan struct{})}
 		c.meetings.open[room] = m
+		c.state.AloneInRooms++
+		c.notify()
 		return m, ""
 	case m.complete || m.first.name == l.name:
 		return nil, "two " + l.name + " legs are in one room"
@@ -118,6 +120,7 @@ func (c *Cluster) enterRoom(room uint64, l *leg) (m *meeting, breach string) {
 	c.meetings.been.add(here)
 	m.complete = true
 	c.state.Rooms++
+	c.state.AloneInRooms--
 	close(m.both)
 	c.notify()
 	return m, differences(m.first, l)
@@ -126,9 +129,13 @@ func (c *Cluster) enterRoom(room uint64, l *leg) (m *meeting, breach string) {
 // leaveRoom is the end of a leg. Its partner, if it has none yet or has not got what
 // it waits for, gets nothing any more. The caller holds mu.
 func (c *Cluster) leaveRoom(l *leg) {
-	if l.hasRoom {
-		delete(c.meetings.open, l.room)
+	if !l.hasRoom {
+		return
 	}
+	if m := c.meetings.open[l.room]; m != nil && !m.complete {
+		c.state.AloneInRooms--
+	}
+	delete(c.meetings.open, l.room)
 }
 
 // mayDiffer are the fields that only one leg of a pair may have.

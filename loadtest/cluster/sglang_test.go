@@ -19,7 +19,7 @@ func TestPairAnswersOnlyTogether(t *testing.T) {
 			r := start(t, Options{KV: KVSGLang})
 			body := inRoom("9223372036854775807", fmt.Sprintf(`,"stream":%t`, stream))
 			one := r.sendLater(context.Background(), call{leg: first, body: body})
-			r.wait(func(st State) bool { return st.InFlight[first] == 1 })
+			r.wait(func(st State) bool { return st.AloneInRooms == 1 })
 			two := r.send(call{leg: second, body: body})
 			answers := map[string]answer{first: <-one, second: two}
 			if got := answers[Decode]; got.status != http.StatusOK || said(t, got.body) != Reply("one two three") {
@@ -42,7 +42,7 @@ func TestLegOfAPairAloneWaits(t *testing.T) {
 		r := start(t, Options{KV: KVSGLang})
 		ctx, leave := context.WithCancel(context.Background())
 		got := r.sendLater(ctx, call{leg: leg, body: inRoom("1", "")})
-		r.wait(func(st State) bool { return st.InFlight[leg] == 1 })
+		r.wait(func(st State) bool { return st.AloneInRooms == 1 })
 		leave()
 		if a := <-got; a.err == nil {
 			t.Errorf("%s answered %d alone", leg, a.status)
@@ -88,7 +88,7 @@ func TestPairIsStrict(t *testing.T) {
 func TestRoomIsForOnePair(t *testing.T) {
 	meet := func(r *rig, prefill, decode string) (answer, answer) {
 		one := r.sendLater(context.Background(), call{leg: Prefill, body: prefill})
-		r.wait(func(st State) bool { return st.InFlight[Prefill] == 1 })
+		r.wait(func(st State) bool { return st.AloneInRooms == 1 })
 		two := r.send(call{leg: Decode, body: decode})
 		return <-one, two
 	}
@@ -105,7 +105,7 @@ func TestRoomIsForOnePair(t *testing.T) {
 		r := start(t, Options{KV: KVSGLang})
 		ctx, leave := context.WithCancel(context.Background())
 		one := r.sendLater(ctx, call{leg: Prefill, body: inRoom("8", "")})
-		r.wait(func(st State) bool { return st.InFlight[Prefill] == 1 })
+		r.wait(func(st State) bool { return st.AloneInRooms == 1 })
 		if got := r.send(call{leg: Decode, body: decode}); got.status != http.StatusInternalServerError || r.State().ViolationCount != 1 {
 			t.Errorf("%s: %d, %+v", name, got.status, r.State())
 		}

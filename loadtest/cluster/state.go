@@ -37,6 +37,8 @@ type State struct {
 	FailedLoads int `json:"failed_loads"`
 	// Rooms counts those in which a prefill and a decode have met (KVSGLang).
 	Rooms int `json:"rooms"`
+	// AloneInRooms is how many legs wait in a room for the other of their pair.
+	AloneInRooms int `json:"alone_in_rooms"`
 	// Recomputed counts decodes that computed their prompt themselves.
 	Recomputed int `json:"recomputed"`
 
