@@ -35,7 +35,7 @@ test: needs lint ## everything: gofmt, vet, staticcheck, all tests under the rac
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || \
 	  echo "!!! LEFT OUT: what needs $$program (Debian: apt-get install $$program)."; done
 	@if [ -z "$(RACE)" ]; then echo "!!! LEFT OUT: the race detector. It needs a C compiler (Debian: apt-get install gcc libc6-dev)."; fi
-	go test $(RACE) -timeout 20m ./...
+	go test $(RACE) -timeout 40m ./...
 	go test -count=1 $(NO_RACE)
 	@$(MAKE) --no-print-directory k6 deploy-check release-check
 

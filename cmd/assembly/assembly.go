@@ -87,7 +87,7 @@ type Options struct {
 	// Engines knows the ids of prefill workers' engines; nil asks the workers.
 	Engines phases.Engines
 	// OpenBroker opens the broker of an async-broker step; nil is broker.Open.
-	OpenBroker func(context.Context, broker.Settings) (OpenedBroker, error)
+	OpenBroker func(context.Context, broker.Settings, *slog.Logger, *broker.Metrics) (OpenedBroker, error)
 	// FilesEvery is how often certificates and credentials are looked at, as
 	// files.Options.Every.
 	FilesEvery time.Duration

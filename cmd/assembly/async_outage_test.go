@@ -60,7 +60,7 @@ func TestAsyncRedisThatHasLostItsKeys(t *testing.T) {
 			t.Parallel()
 			a := newAsync(t, asyncSetup{params: `wakeup_mode = "` + mode + `"`, real: true})
 			a.ask("enqueue", "gone-1").is(t, 202, `{"id":"gone-1"`)
-			lost, kept := a.begins("wait", "lost-1", timeHeader, "3"), a.begins("wait", "kept-1")
+			lost, kept := a.begins("wait", "lost-1", timeHeader, "15"), a.begins("wait", "kept-1")
 			a.held(2)
 			a.server.Stop()
 			a.server.Start()
@@ -127,8 +127,8 @@ func TestAsyncDrain(t *testing.T) {
 // TestAsyncRedisThatIsSlow: each command has its time, so nobody waits for it for ever.
 func TestAsyncRedisThatIsSlow(t *testing.T) {
 	t.Parallel()
-	a := newAsync(t, asyncSetup{setup: setup{steps: decodeStep}, params: quotaParams})
-	s := a.begins("wait", "slow-1", timeHeader, "4")
+	a := newAsync(t, asyncSetup{setup: setup{steps: decodeStep, hasty: true}, params: quotaParams})
+	s := a.begins("wait", "slow-1", timeHeader, "10")
 	a.held(1)
 	a.line.Stall()
 	// First, while no breaker can be open yet: it is not answered later than it was to be.

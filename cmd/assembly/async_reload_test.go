@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -131,9 +132,9 @@ func TestAsyncURLIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got broker.Settings
-	c, err := assembly.New(cfg, assembly.Options{FilesEvery: -1, OpenBroker: func(ctx context.Context, s broker.Settings) (assembly.OpenedBroker, error) {
+	c, err := assembly.New(cfg, assembly.Options{FilesEvery: -1, OpenBroker: func(ctx context.Context, s broker.Settings, log *slog.Logger, m *broker.Metrics) (assembly.OpenedBroker, error) {
 		got = s
-		return assembly.Unopened(ctx, s)
+		return assembly.Unopened(ctx, s, log, m)
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -73,10 +73,10 @@ func TestAsyncGet(t *testing.T) {
 		a.call(http.MethodGet, "g-1").is(t, 200, "{}")
 		a.eventually("with a grace", func() bool {
 			ttl := a.redis.TTL(t.Context(), mailbox("g-1")).Val()
-			return ttl > 10*time.Second && ttl <= 30*time.Second
+			return ttl > 20*time.Second && ttl <= 30*time.Second
 		})
 		a.settled()
-		a.redis.Expire(t.Context(), mailbox("g-1"), 5*time.Second) // the next GET sets it again
+		a.redis.Expire(t.Context(), mailbox("g-1"), 15*time.Second) // the next GET sets it again
 	}
 	a.call(http.MethodGet, "g-1", tenHeader, "acme").is(t, 410, "invalid_request_error", "UNKNOWN_REQUEST", "")
 	a.redis.Del(t.Context(), mailbox("g-1"), activeKey("g-1"))

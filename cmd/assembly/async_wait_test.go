@@ -14,7 +14,7 @@ import (
 func TestAsyncWaitEnds(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{params: "wait_cap_seconds = 1"})
-	a.ask("wait", "cap-1", timeHeader, "2").is(t, 202, `{"id":"cap-1","status":"pending"}`)
+	a.ask("wait", "cap-1", timeHeader, "20").is(t, 202, `{"id":"cap-1","status":"pending"}`)
 	if a.queued(asyncQueue, 1); a.exists(cancelKey("cap-1")) {
 		t.Error("who has waited enough has called his request off")
 	}
@@ -30,7 +30,7 @@ func TestAsyncWaitEnds(t *testing.T) {
 func TestAsyncResultAtTheLastLookup(t *testing.T) {
 	t.Parallel()
 	a := newAsync(t, asyncSetup{params: `wakeup_mode = "notify"`, real: true})
-	s := a.begins("wait", "last-1", timeHeader, "1")
+	s := a.begins("wait", "last-1", timeHeader, "10")
 	a.held(1)
 	a.redis.ConfigSet(t.Context(), "notify-keyspace-events", "")
 	a.mail("last-1", answered("last-1", 200, "{}"))

@@ -296,7 +296,7 @@ func TestBatchGivesWayToAnotherTenant(t *testing.T) {
 // events.
 func TestClientThatReadsLaterGetsAll(t *testing.T) {
 	r := newRig(t, setup{pipeline: batching})
-	prompts := []string{strings.Repeat("a ", 15_000), strings.Repeat("b ", 15_000)}
+	prompts := []string{strings.Repeat("a ", 40_000), strings.Repeat("b ", 40_000)} // more than the system holds for a client
 	resp, err := r.open(within(t), completionsPath, batchBody(prompts, `,"stream":true`), "X-Request-Id", "b")
 	if err != nil {
 		t.Fatal(err)

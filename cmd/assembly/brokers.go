@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -85,8 +86,8 @@ func (b *builder) broker(s broker.Settings) (phases.Broker, error) {
 	b.g.redisURL = s.URL
 	open := b.c.options.OpenBroker
 	if open == nil {
-		open = func(ctx context.Context, s broker.Settings) (OpenedBroker, error) {
-			return broker.Open(ctx, s, b.c.log, b.c.brokerMetrics)
+		open = func(ctx context.Context, s broker.Settings, log *slog.Logger, m *broker.Metrics) (OpenedBroker, error) {
+			return broker.Open(ctx, s, log, m)
 		}
 	}
 	opened, giveBack, err := b.c.brokers.take(s, func() (OpenedBroker, error) {
@@ -94,7 +95,7 @@ func (b *builder) broker(s broker.Settings) (phases.Broker, error) {
 		defer cancel()
 		following := s // what it is known by has no functions, for those are never the same
 		following.Renewed = url
-		return open(ctx, following)
+		return open(ctx, following, b.c.log, b.c.brokerMetrics)
 	})
 	if err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func checkedURL(text string) (string, error) {
 
 // Unopened is for those who only look at what a configuration amounts to: it opens
 // no broker, but for its settings being checked, and whatever is asked of it fails.
-func Unopened(_ context.Context, s broker.Settings) (OpenedBroker, error) {
+func Unopened(_ context.Context, s broker.Settings, _ *slog.Logger, _ *broker.Metrics) (OpenedBroker, error) {
 	at, err := broker.Check(s)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestTenThousandHangUps(t *testing.T) {
 		render: "idle_conn_timeout = \"100ms\"",
 		toml:   "[gateway]\nidle_conn_timeout = \"100ms\"\n" + unforgiving,
 		// What the cluster remembers is not to be taken for what the coordinator does.
-		cluster: cluster.Options{MaxRecorded: 300, OmitBodies: true, TokenInterval: 50 * time.Microsecond, Lease: 5 * time.Second},
+		cluster: cluster.Options{MaxRecorded: 300, OmitBodies: true, TokenInterval: 50 * time.Microsecond, Lease: byHand},
 	})
 	r.Server.Finished = nil // nobody counts
 	if got := r.do(http.MethodGet, "/healthz", "", ""); got.status != http.StatusOK {

@@ -180,7 +180,7 @@ func TestLeaderThatNeverGetsAWorker(t *testing.T) {
 		t.Run(fmt.Sprintf("refused=%t", refused), func(t *testing.T) {
 			toml := "[actors.pools]\nmedia = { size = 1, queue = 1 }\n"
 			if refused {
-				toml = "[actors]\nqueue_timeout = \"3s\"\n" + toml
+				toml = "[actors]\nqueue_timeout = \"6s\"\n" + toml
 			}
 			r := sharingRig(t, "", toml)
 			gate := r.cluster.Hold(cluster.Gate{Leg: cluster.Origin, At: cluster.AtHeaders, Times: 1})

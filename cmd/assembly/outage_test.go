@@ -91,8 +91,8 @@ func TestDecodeIsDead(t *testing.T) {
 func TestSlowTimeOutsTrip(t *testing.T) {
 	for _, leg := range []string{cluster.Prefill, cluster.Decode} {
 		t.Run(leg, func(t *testing.T) {
-			r := newRig(t, setup{toml: "[gateway.profiles." + leg + "]\ntimeout = \"1500ms\"\n[gateway.retry]\nmax_attempts = 1\n" +
-				"[gateway.breaker]\nconsecutive_failures = 3\nfailure_ratio = 0.0\ninterval = \"1s\"\nopen_timeout = \"24h\"\n", cluster: cluster.Options{Lease: byHand}})
+			r := newRig(t, setup{toml: "[gateway.profiles." + leg + "]\ntimeout = \"5s\"\n[gateway.retry]\nmax_attempts = 1\n" +
+				"[gateway.breaker]\nconsecutive_failures = 3\nfailure_ratio = 0.0\ninterval = \"4s\"\nopen_timeout = \"24h\"\n", cluster: cluster.Options{Lease: byHand}})
 			r.cluster.AddFault(cluster.Fault{Leg: leg, Hang: true})
 			var wg sync.WaitGroup
 			for range 3 {

@@ -2,9 +2,9 @@ package assembly_test
 
 import (
 	"net/http"
-	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
 )
@@ -78,11 +78,16 @@ func TestWaitingTooLongIsRefused(t *testing.T) {
 	r.settled()
 }
 
-// eventually waits for a state that nothing announces.
+// eventually waits for a state that nothing announces. It looks again and again, but not
+// so often that nobody else gets on.
 func (r *rig) eventually(what string, reached func() bool) {
 	r.t.Helper()
-	for ctx := within(r.t); !reached(); runtime.Gosched() {
-		if ctx.Err() != nil {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for ctx := within(r.t); !reached(); {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
 			r.t.Fatalf("never %s: %+v", what, r.Engine.Status())
 		}
 	}

@@ -169,7 +169,7 @@ func (p *tab) visit(path string) {
 // await waits until an expression is true in the page.
 func (p *tab) await(expression string) {
 	p.t.Helper()
-	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(30*time.Second)))
+	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
 	if err != nil {
 		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body.innerText"))
 		p.t.Fatalf("never %s: %v\n%s", expression, err, text)
@@ -296,7 +296,7 @@ func pageFilters(t *testing.T, browser context.Context) {
 
 func pageShowsBreaker(t *testing.T, browser context.Context) {
 	// It stays open for as long as the page takes to be told more than once.
-	r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 2\nhalf_open_requests = 1\nopen_timeout = \"10s\"\n",
+	r := newRig(t, setup{toml: "[gateway.breaker]\nconsecutive_failures = 2\nhalf_open_requests = 1\nopen_timeout = \"20s\"\n",
 		cluster: cluster.Options{Lease: byHand}})
 	p := openTab(t, browser, r, true)
 	state := func(want string) string {

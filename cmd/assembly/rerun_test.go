@@ -245,10 +245,10 @@ func TestErrorEventInARunningStream(t *testing.T) {
 
 // TestHandOffWhoseLeaseIsOver is not sent: prefill runs again.
 func TestHandOffWhoseLeaseIsOver(t *testing.T) {
-	r := newRig(t, setup{toml: "[gateway.retry]\nbase_delay = \"0s\"\n[gateway.breaker]\nenabled = false\n", cluster: cluster.Options{Lease: byHand},
-		pipeline: "kv_lease = \"1s\"\n"})
+	r := newRig(t, setup{toml: "[gateway.retry]\nbase_delay = \"0s\"\nmax_delay = \"5s\"\n[gateway.breaker]\nenabled = false\n", cluster: cluster.Options{Lease: byHand},
+		pipeline: "kv_lease = \"4s\"\n"})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Decode, Times: 1, Status: 503,
-		Headers: map[string]string{"x-llm-d-request-dropped-reason": "full", "Retry-After": "1"}})
+		Headers: map[string]string{"x-llm-d-request-dropped-reason": "full", "Retry-After": "4"}})
 	got := r.post(chatPath, chatBody("hi", false), "X-Request-Id", "id")
 	if got.status != 200 || !strings.Contains(got.body, cluster.Reply("hi")) {
 		t.Errorf("got %d %s", got.status, got.body)

@@ -21,6 +21,7 @@ import (
 	"github.com/llm-coordinator/coordinator/cmd/assembly"
 	"github.com/llm-coordinator/coordinator/conf"
 	"github.com/llm-coordinator/coordinator/loadtest/cluster"
+	"github.com/llm-coordinator/coordinator/transport/broker"
 	"github.com/llm-coordinator/coordinator/transport/server"
 	"github.com/llm-coordinator/coordinator/transport/wire"
 )
@@ -75,6 +76,9 @@ type setup struct {
 	cluster  cluster.Options
 	gateway  string // instead of the cluster
 	trace    bool   // log all, bodies too
+	// hasty: Redis has as long for a command as a coordinator gives it, and not so long
+	// that it cannot be too slow on a machine that has other things to do.
+	hasty bool
 }
 
 // byHand is a lease for tests in which KV is lost on purpose: it ends when they have
@@ -163,8 +167,12 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.trace {
 		level = wire.LevelTrace
 	}
-	r.Coordinator, err = assembly.New(cfg, assembly.Options{Version: "test", Dial: r.dials.dial, Load: load, LookupEnv: r.lookupEnv,
-		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: level}))})
+	o := assembly.Options{Version: "test", Dial: r.dials.dial, Load: load, LookupEnv: r.lookupEnv, OpenBroker: openPatient,
+		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: level}))}
+	if s.hasty {
+		o.OpenBroker = nil
+	}
+	r.Coordinator, err = assembly.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +191,12 @@ func newRig(t testing.TB, s setup) *rig {
 	}()
 	t.Cleanup(r.close)
 	return r
+}
+
+// openPatient opens a broker whose Redis may take its time.
+func openPatient(ctx context.Context, s broker.Settings, log *slog.Logger, m *broker.Metrics) (assembly.OpenedBroker, error) {
+	s.Timeout = time.Minute
+	return broker.Open(context.WithoutCancel(ctx), s, log, m)
 }
 
 // workerPort is where the cluster's prefill worker listens for other workers.

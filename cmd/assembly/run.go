@@ -59,7 +59,7 @@ func (c *Coordinator) pause(failed <-chan error, serving *int, err *error) {
 
 // lastWords is how long clients may at least take for the end of their answers
 // once the engine is done with them.
-const lastWords = 500 * time.Millisecond
+const lastWords = 2 * time.Second
 
 // drain ends everything, in order.
 func (c *Coordinator) drain() (cut int) {

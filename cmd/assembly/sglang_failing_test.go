@@ -128,7 +128,7 @@ func TestPairThatFailsBeforeItAnswers(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s, streamed=%t", leg, tt.name, stream), func(t *testing.T) {
 					toml := quick
 					if tt.fault.Hang {
-						toml += "[gateway.profiles.prefill]\ntimeout = \"2s\"\n[gateway.profiles.decode]\ntimeout = \"2s\"\n"
+						toml += "[gateway.profiles.prefill]\ntimeout = \"4s\"\n[gateway.profiles.decode]\ntimeout = \"4s\"\n"
 					}
 					r := newPairRig(t, toml)
 					tt.fault.Leg, tt.fault.Times = leg, 1

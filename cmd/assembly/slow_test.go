@@ -12,10 +12,11 @@ import (
 	"github.com/llm-coordinator/coordinator/transport/monitor"
 )
 
-// TestWhatMadeARequestSlow: if encode takes two seconds, the log line, the page and
+// TestWhatMadeARequestSlow: if encode takes some seconds, the log line, the page and
 // the metrics name encode. (What its trace says, trace_test.go holds.)
 func TestWhatMadeARequestSlow(t *testing.T) {
-	const slow = 2 * time.Second
+	t.Parallel()
+	const slow = 6 * time.Second
 	r := newRig(t, setup{steps: wholeSteps})
 	r.cluster.AddFault(cluster.Fault{Leg: cluster.Encode, Delay: slow, Times: 1})
 	body := fmt.Sprintf(`{"model":"demo-model","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":%q}}]}]}`, dataURI(picture(1, 500)))

@@ -56,7 +56,7 @@ func named(all []tracetest.Span, name string) (found []*tracetest.Span) {
 func TestTraceNamesTheSlowPhase(t *testing.T) {
 	const mark = "MARK-7f3a"
 	r, to := tracedRig(t, setup{steps: wholeSteps})
-	r.cluster.AddFault(cluster.Fault{Leg: cluster.Encode, Delay: time.Second})
+	r.cluster.AddFault(cluster.Fault{Leg: cluster.Encode, Delay: 5 * time.Second})
 	body := fmt.Sprintf(`{"model":"demo-model","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":%q},{"type":"image_url","image_url":{"url":%q}},{"type":"image_url","image_url":{"url":%q}}]}]}`,
 		mark, dataURI(picture(1, 500)), dataURI(picture(2, 500)))
 	if got := r.post(chatPath, body, "X-Request-Id", "id", "Authorization", mark); got.status != 200 {

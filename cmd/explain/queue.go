@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -23,8 +24,8 @@ type queue struct {
 }
 
 // open is how a coordinator gets it.
-func (q *queue) open(ctx context.Context, s broker.Settings) (assembly.OpenedBroker, error) {
-	unopened, err := assembly.Unopened(ctx, s)
+func (q *queue) open(ctx context.Context, s broker.Settings, log *slog.Logger, m *broker.Metrics) (assembly.OpenedBroker, error) {
+	unopened, err := assembly.Unopened(ctx, s, log, m)
 	q.OpenedBroker = unopened
 	return q, err
 }

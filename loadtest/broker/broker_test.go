@@ -162,7 +162,7 @@ func TestResultsWithoutAnAnswer(t *testing.T) {
 // came at the last moment.
 func TestTheDeadlineEndsTheAttempts(t *testing.T) {
 	b := newBench(t, Options{Backoff: 50 * time.Millisecond}, plain(503, "busy"))
-	b.submit("acme:a-1", 4*time.Second)
+	b.submit("acme:a-1", 8*time.Second)
 	b.until(func(s State) bool { return s.Answered+s.Expired == 1 })
 	if got := b.mail("results:req:acme:a-1"); got.Code != deadlineExceeded && got.Status != 503 || b.State().Retried == 0 {
 		t.Errorf("%+v", got)
