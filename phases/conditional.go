@@ -69,7 +69,8 @@ const (
 type missed http.Header
 
 // Plan probes under decode's place and permit, which the request keeps after a
-// miss. Its failures say nothing of decode: it is judged by nobody.
+// miss. Its failures say nothing of decode, and so are its answers no successes among
+// decode's: but one that is the client's shows a half-open breaker that decode works.
 func (p *conditional) Plan(r *Request) (Plan, error) {
 	if r.LocalKV != "" && !p.whole {
 		r.bypass(p.metrics)
@@ -89,6 +90,7 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 		},
 		Tasks: []Task{{Pool: PoolDecode, Run: func(ctx context.Context) (result Result, err error) {
 			permit.Sent() // the answer may take long, and keeps nobody out
+			defer permit.Back()
 			answer, _, err := p.decode.Open(ctx, leg)
 			if err != nil {
 				if ctx.Err() != nil {
@@ -104,18 +106,19 @@ func (p *conditional) Plan(r *Request) (Plan, error) {
 			case answer.Status >= 500:
 				answer.Discard()
 				return failed, nil
-			case answer.Status >= 300:
-				return p.relay(ctx, way, answer, nil, rejected)
 			}
-			held, err := p.holdBack(answer, proto)
-			if err != nil {
-				if ctx.Err() != nil {
-					return nil, err
+			as, held := rejected, []byte(nil)
+			if answer.Status < 300 {
+				as = served
+				if held, err = p.holdBack(answer, proto); err != nil {
+					if ctx.Err() != nil {
+						return nil, err
+					}
+					return failed, nil
 				}
-				return failed, nil
 			}
-			if result, err = p.relay(ctx, way, answer, held, served); err == nil && result != failed {
-				permit.Succeed() // decode is not asked for anything else
+			if result, err = p.relay(ctx, way, answer, held, as); err == nil && result != failed {
+				permit.SucceedTrial() // decode is not asked for anything else
 			}
 			return result, err
 		}}},

@@ -52,7 +52,12 @@ func (b *Broker) repay() {
 		if slot == nil {
 			return
 		}
-		err := b.release(context.WithoutCancel(b.ctx), slot, false)
+		var err error
+		if b.guard.State() == "open" && b.ctx.Err() == nil {
+			err = ErrOpen // and asking would only be counted
+		} else {
+			err = b.release(context.WithoutCancel(b.ctx), slot, false)
+		}
 		if errors.Is(err, errClosed) {
 			b.abandon()
 			return
@@ -103,7 +108,7 @@ func (b *Broker) abandon() {
 func passes(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return false
+		return err == ErrOpen
 	}
 	switch e.Kind {
 	case Timeout, Connection, Loading, BreakerOpen, ReadOnly, OutOfMemory, Denied: // credentials are read again

@@ -63,7 +63,21 @@ func (t *Trials) try(b *breaker, era uint64, allow func() (func(error), error)) 
 // Sent notes that the attempt is on its way. It may be called again, for another one.
 func (p *Permit) Sent() {
 	if p != nil && p.trial != nil {
-		p.patience.Store(time.AfterFunc(trialPatience, func() { p.giveTrial(errUnused) }))
+		p.wait(time.AfterFunc(trialPatience, func() { p.giveTrial(errUnused) }))
+	}
+}
+
+// Back notes that an attempt that was sent has told nothing, and that another may
+// follow under the permit.
+func (p *Permit) Back() {
+	if p != nil {
+		p.wait(nil)
+	}
+}
+
+func (p *Permit) wait(patience *time.Timer) {
+	if before := p.patience.Swap(patience); before != nil {
+		before.Stop()
 	}
 }
 
@@ -81,9 +95,7 @@ func (p *Permit) settle(outcome error) bool {
 	if p == nil || !p.settled.CompareAndSwap(false, true) {
 		return false
 	}
-	if t := p.patience.Load(); t != nil {
-		t.Stop()
-	}
+	p.wait(nil)
 	if p.breaker != nil && !p.giveTrial(outcome) {
 		p.breaker.count(p.era, outcome)
 	}
@@ -99,6 +111,17 @@ func (p *Permit) broke() {
 
 // Succeed reports that the upstream works.
 func (p *Permit) Succeed() { p.settle(nil) }
+
+// SucceedTrial reports that the upstream works, if that is asked: by what was sent
+// beside what is judged, whose failures do not count. It ends half open, and is no
+// success among the failures of others.
+func (p *Permit) SucceedTrial() {
+	if p != nil && p.trial != nil {
+		p.Succeed()
+	} else {
+		p.GiveBack()
+	}
+}
 
 // Fail reports that it does not.
 func (p *Permit) Fail() { p.settle(errFailure) }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +101,6 @@ type answering struct {
 	begun    bool // the head is written
 	events   bool // the answer is a stream of events that can be added to
 	boundary wire.Boundary
-	done     bool // its last event says that it is whole
 	status   int
 	bytes    int64
 	length   int64     // that the head says; -1: none
@@ -218,9 +216,6 @@ func (a *answering) pause(at time.Time) {
 	a.last = at
 }
 
-// lastEvent ends a stream that is whole; what is behind it clients do not read.
-var lastEvent = []byte("data: [DONE]\n\n")
-
 // mostAtOnce is how much a client is given one WriteTimeout to take.
 const mostAtOnce = 64 << 10
 
@@ -249,7 +244,6 @@ func (a *answering) piece(b []byte, now time.Time) error {
 	a.bytes += int64(n)
 	if a.events {
 		a.boundary.Write(b)
-		a.done = bytes.HasSuffix(b, lastEvent)
 	}
 	return err
 }
@@ -354,7 +348,7 @@ func (a *answering) fail(f *wire.Fault) {
 		a.server.writeFault(a.w, a.req.ID, f)
 		return
 	}
-	if a.done || a.length >= 0 && a.bytes >= a.length {
+	if a.events && a.boundary.Done() || a.length >= 0 && a.bytes >= a.length {
 		return // the client has all of it, and may have put its connection by for the next request
 	}
 	a.abort = true

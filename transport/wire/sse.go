@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 )
@@ -25,7 +26,14 @@ func IsEncoded(h http.Header) bool {
 
 // Boundary follows a stream of server-sent events and knows whether it stands
 // between two events. The zero value stands at the start, which is a boundary.
-type Boundary struct{ inside, lineOpen, afterCR bool }
+type Boundary struct {
+	inside, lineOpen, afterCR bool
+	// last is the end of what was written, but for line ends.
+	last [len(lastEvent)]byte
+}
+
+// lastEvent ends a stream that is whole; what is behind it clients do not read.
+const lastEvent = "data: [DONE]"
 
 // Write follows the bytes of a chunk.
 func (b *Boundary) Write(chunk []byte) {
@@ -47,7 +55,17 @@ func (b *Boundary) Write(chunk []byte) {
 			b.inside, b.lineOpen, b.afterCR = true, true, false
 		}
 	}
+	text := bytes.TrimRight(chunk, "\r\n")
+	if more := len(text) - len(b.last); more >= 0 {
+		copy(b.last[:], text[more:])
+		return
+	}
+	copy(b.last[:], b.last[len(text):])
+	copy(b.last[len(b.last)-len(text):], text)
 }
+
+// Done reports whether the stream has said that it is whole.
+func (b *Boundary) Done() bool { return !b.inside && string(b.last[:]) == lastEvent }
 
 // Gap returns what has to be written before a new event can begin.
 func (b *Boundary) Gap() string {

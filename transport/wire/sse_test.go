@@ -156,3 +156,30 @@ func TestIsEventStream(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundaryKnowsTheEnd however the stream is cut into pieces.
+func TestBoundaryKnowsTheEnd(t *testing.T) {
+	for stream, want := range map[string]bool{
+		"":                                     false,
+		"data: [DONE]":                         false,
+		"data: [DONE]\n":                       false,
+		"data: [DONE]\n\n":                     true,
+		"data: {}\n\ndata: [DONE]\n\n":         true,
+		"data: {}\r\n\r\ndata: [DONE]\r\n\r\n": true,
+		"data: [DONE]\n\n\n":                   true,
+		"data: [DONE]\n\ndata: {}\n\n":         false,
+		"data: {\"x\":\"data: [DONE]\"}\n\n":   false,
+	} {
+		for i := range len(stream) + 1 {
+			for j := i; j <= len(stream); j++ {
+				var b Boundary
+				for _, piece := range []string{stream[:i], stream[i:j], stream[j:]} {
+					b.Write([]byte(piece))
+				}
+				if b.Done() != want {
+					t.Fatalf("%q in pieces of %d, %d, %d: %v", stream, i, j-i, len(stream)-j, !want)
+				}
+			}
+		}
+	}
+}
