@@ -116,7 +116,7 @@ func TestAPlanHoldsTheRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := fmt.Sprintf(rest, workers.URL())
-	const rate, all = 25, 800
+	const rate, all = 10, 250
 	o := load.Options{Request: load.Request{Stream: true, MaxTokens: 20, Images: 1, ImageBytes: 400}, Rate: rate, Count: 40,
 		Duration: time.Minute, Grace: time.Minute}
 	// Seconds of waiting: it is counted who is refused, and the machine may be slow.
