@@ -54,7 +54,7 @@ func (b *Broker) repay() {
 		}
 		var err error
 		if b.guard.State() == "open" && b.ctx.Err() == nil {
-			err = ErrOpen // and asking would only be counted
+			err = &Error{Command: string(cmdRelease), Kind: BreakerOpen, cause: ErrOpen} // asking would only be counted
 		} else {
 			err = b.release(context.WithoutCancel(b.ctx), slot, false)
 		}
@@ -108,7 +108,7 @@ func (b *Broker) abandon() {
 func passes(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return err == ErrOpen
+		return false
 	}
 	switch e.Kind {
 	case Timeout, Connection, Loading, BreakerOpen, ReadOnly, OutOfMemory, Denied: // credentials are read again
